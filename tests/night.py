@@ -64,9 +64,9 @@ PARTS = (
     ),
     Part(
         name="simulation-services",
-        what="addresses assigned by two cloud providers in memory",
-        night="python -m tests.scenarios.simulation.services 20000 --seed SEED",
-        long="python -m tests.scenarios.simulation.services 100000 --seed SEED",
+        what="lives of several cloud providers in memory, with trouble of every kind",
+        night="python -m tests.provider.simulation 300 --seed SEED",
+        long="python -m tests.provider.simulation 3000 --seed SEED",
     ),
     Part(
         name="faults",

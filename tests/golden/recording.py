@@ -1,21 +1,17 @@
 """The recorded files: what makes each of them, how they are compared, how they are written."""
 
-import asyncio
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.golden import operator_stories, provider_stories
+from tests.golden import operator_stories
 from tests.golden.charts import make_chart_cases, make_default_chart
 from tests.golden.commands import COMMANDS, make_commands
-from tests.golden.fleet_story import Tell as OperatorTell
-from tests.golden.fleet_story import tell_operator
+from tests.golden.fleet_story import Tell, tell_operator
 from tests.golden.metric_names import make_metrics
 from tests.golden.option_table import make_options
-from tests.golden.service_rows import make_service_rows
-from tests.golden.story import Tell, tell
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).parent / "recorded"
@@ -36,14 +32,9 @@ class Subject:
     needs_helm: bool = False
 
 
-def _operator_story(scenario: OperatorTell) -> Subject:
+def _operator_story(scenario: Tell) -> Subject:
     name = f"operator/{scenario.__name__.replace('_', '-')}"
     return Subject(name=name, make=lambda: {f"{name}.yaml": tell_operator(scenario)})
-
-
-def _provider_story(scenario: Tell) -> Subject:
-    name = f"provider/{scenario.__name__.replace('_', '-')}"
-    return Subject(name=name, make=lambda: {f"{name}.yaml": asyncio.run(tell(scenario))})
 
 
 def subjects() -> list[Subject]:
@@ -54,9 +45,7 @@ def subjects() -> list[Subject]:
         *(Subject(name=f"commands/{each}", make=partial(make_commands, each)) for each in COMMANDS),
         Subject(name="metrics", make=make_metrics),
         Subject(name="options", make=make_options),
-        Subject(name="services", make=make_service_rows),
         *(_operator_story(each) for each in operator_stories.STORIES),
-        *(_provider_story(each) for each in provider_stories.STORIES),
     ]
     return sorted(found, key=lambda each: each.name)
 

@@ -7,7 +7,7 @@ or lose answers. tests/contract compares this server with a real one.
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -138,6 +138,8 @@ class Link:
     """While it is, no request arrives."""
     leases: ApiInMemory | None = None
     """Where the process finds Leases, if not with everybody else: each process with its own leads."""
+    pace: Callable[[], Any] | None = None
+    """Is awaited before each event of a watch reaches the process."""
 
     async def close(self) -> None:
         """Nothing is open between two requests."""
@@ -160,7 +162,7 @@ class Link:
         if self.before is not None:
             await self.before(request)
         if verb == "watch" and target is not None:
-            parts = _watch(self.server, target, query)
+            parts = _watch(self.server, target, query, self._wait_for_event)
             yield Response(200, _headers(), _Body(parts))
             return
         if self.failures[verb] > 0:
@@ -178,6 +180,10 @@ class Link:
             raise ConnectionError("the answer was lost")
         body = json.dumps(answer.body).encode()
         yield Response(answer.status, {**_headers(), "Content-Length": str(len(body))}, _Body(_at_once(body)))
+
+    async def _wait_for_event(self) -> None:
+        if self.pace is not None:
+            await self.pace()
 
 
 class Watched:
@@ -239,8 +245,10 @@ async def _at_once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-async def _watch(server: ApiInMemory, target: Target, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-    """Yield the lines of a watch, from a version on, until its time is over."""
+async def _watch(
+    server: ApiInMemory, target: Target, query: Mapping[str, str], wait: Callable[[], Awaitable[None]]
+) -> AsyncIterator[bytes]:
+    """Yield the lines of a watch, from a version on, until its time is over; each after a `wait`."""
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + float(query.get("timeoutSeconds", "300"))
     since = int(query.get("resourceVersion") or server.version)
@@ -257,6 +265,7 @@ async def _watch(server: ApiInMemory, target: Target, query: Mapping[str, str]) 
             except TimeoutError:
                 return
             if target.covers(commit.key) and select([commit.object], query):
+                await wait()
                 yield json.dumps({"type": commit.type, "object": commit.object}).encode() + b"\n"
     finally:
         server.listeners.remove(news.put_nowait)

@@ -15,18 +15,27 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 """What clocks show when a virtual loop begins."""
 
 
+MAX_TURNS = 10_000
+"""Of the loop at one instant; then a microsecond passes: a wait for less than a float can hold would never end."""
+
+
 class _JumpingSelector(selectors.DefaultSelector):
     """Moves the clock instead of waiting. If the loop waits for no time either, nothing would ever happen again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
+        self._turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if not ready:
             assert timeout is not None, "everything waits for something that never comes"
-            self.now += max(0.0, timeout)
+            before, self.now = self.now, self.now + max(0.0, timeout)
+            self._turns = self._turns + 1 if self.now == before else 0
+            if self._turns == MAX_TURNS:
+                self.now += 1e-6
+                self._turns = 0
         return ready
 
 

@@ -1,0 +1,233 @@
+"""Lives of a guest cluster with several cloud providers, drawn at random: python -m tests.provider.simulation [N].
+
+Users create, change and delete Services; providers are killed, cut off and started, their requests take time, answers
+are lost, and clocks go slowly. Every commit is judged. In the end each Service has its addresses, or says why not.
+Each life is a number: `1 --seed N` lives it again.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from random import Random
+from typing import Any
+
+from fipop.boundary import ApiRequest
+from localfleet.arguments import positive
+from tests.harness.api_in_memory import Key
+from tests.harness.service_cluster import LEASE, Running, ServiceCluster
+from tests.harness.virtual_time import run_virtually
+
+SHARING, OTHERS = ("bank", "club"), ("shop", "lab")
+NAMESPACES = SHARING + OTHERS
+DATA = {
+    "cidr-global": "10.0.0.1-10.0.0.14,2001:db8::1-2001:db8::e",
+    "range-lab": "10.0.1.1-10.0.1.6,2001:db8:1::1-2001:db8:1::6",
+    **{f"allow-share-{namespace}": "true" for namespace in SHARING},
+}
+SIZE = 14
+"""How many addresses of a family the global pool has."""
+MOST_SERVICES, MOST_PROVIDERS = 12, 3
+STEPS = 60
+REST_SECONDS = 120.0
+"""After the last trouble: a Lease expires, a leader starts, and serves all."""
+QUIET_SECONDS = 320.0
+POLICIES: tuple[dict[str, Any], ...] = (
+    {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]},
+    {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]},
+    {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]},
+    {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]},
+)
+
+
+class Life:
+    """One life: `run` returns what was wrong in it."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = Random(seed)
+        self.cluster = ServiceCluster(DATA, chance=self._chance)
+        self._made = 0
+        self._has_trouble = True
+
+    @property
+    def assignments(self) -> int:
+        """How many addresses providers chose."""
+        return self.cluster.judge.allocations
+
+    async def run(self, steps: int = STEPS) -> list[str]:
+        """Live, come to rest, and let every Service go."""
+        for _ in range(steps):
+            await asyncio.sleep(self._chance.choice([0.0, 0.01, 0.5, 3.0, 12.0]))
+            self._take_step()
+            await self._trouble_providers()
+        await self._rest()
+        found = [*self.cluster.problems, *self._find_unserved()]
+        version = self.cluster.memory.version
+        await asyncio.sleep(QUIET_SECONDS)
+        found += [f"{each.key} was written at rest" for each in self.cluster.writes_of_services(version)]
+        return [*found, *await self._find_leaks()]
+
+    # Providers
+
+    async def _trouble_providers(self) -> None:
+        alive = [each for each in self.cluster.providers if each.is_alive]
+        if len(alive) < MOST_PROVIDERS:
+            self._begin()
+        elif self._chance.random() < 0.15:
+            victim, draw = self._chance.choice(alive), self._chance.random()
+            if draw < 0.4:
+                await self.cluster.kill(victim)
+            elif draw < 0.5:
+                await self.cluster.stop(victim)
+            else:
+                victim.gate.shut()
+        for each in self.cluster.providers:
+            if self._chance.random() < 0.1:
+                each.gate.open()
+
+    def _begin(self) -> None:
+        speed = self._chance.choice([1.0, 1.0, 0.2])
+        # Now and then a provider is started under another name: it does not wait for the Lease of the others.
+        lease = self._chance.choice([LEASE, LEASE, LEASE, LEASE, "another"])
+        running = self.cluster.begin(lease=lease, clock_speed=speed)
+        running.gate.latency = self._draw_latency
+        running.link.before = self._fail_some(running)
+        running.link.after = self._lose_some
+
+    def _draw_latency(self) -> float:
+        if not self._has_trouble:
+            return 0.0
+        return self._chance.choices([0.0, 0.02, 0.3, 4.0, 40.0], [10, 10, 5, 1, 0.2])[0]
+
+    def _fail_some(self, running: Running) -> Any:
+        async def let_pass(request: ApiRequest) -> None:
+            if self._has_trouble and self._chance.random() < 0.02:
+                raise ConnectionError("cut")
+            await running.gate.let_pass(request)
+
+        return let_pass
+
+    async def _lose_some(self, _request: ApiRequest) -> None:
+        if self._has_trouble and self._chance.random() < 0.02:
+            raise ConnectionError("the answer was lost")
+
+    async def _rest(self) -> None:
+        """End all trouble and all providers, late writes included; one new provider serves."""
+        self._has_trouble = False
+        for each in self.cluster.providers:
+            if self._chance.random() < 0.5:
+                each.gate.open()
+            await self.cluster.kill(each)
+        self.cluster.begin(lease=LEASE)
+        await asyncio.sleep(REST_SECONDS)
+        for each in self.cluster.providers:
+            each.gate.open()
+        await asyncio.sleep(REST_SECONDS)
+
+    # Users
+
+    def _take_step(self) -> None:
+        draw, there = self._chance.random(), self.cluster.stored_keys()
+        if len(there) < 3 or (draw < 0.5 and len(there) < MOST_SERVICES):
+            self._create()
+            return
+        _, namespace, name = key = self._chance.choice(there)
+        if draw < 0.65:
+            self.cluster.delete(name, namespace=namespace)
+        elif draw < 0.72:
+            self._change(key, type=self._chance.choice(["ClusterIP", "LoadBalancer"]))
+        elif draw < 0.78:
+            self._change(key, loadBalancerIP=self._draw_address())
+        elif draw < 0.84:
+            self._change(key, **self._chance.choice(POLICIES))
+        elif draw < 0.94:
+            self._change(key, selector={"run": str(self.cluster.memory.version)})
+        else:
+            self.cluster.change(name, namespace=namespace, a="")
+
+    def _create(self) -> None:
+        self._made += 1
+        draw = self._chance.random()
+        spec: dict[str, Any] = {**self._chance.choice(POLICIES)}
+        spec |= {"loadBalancerIP": self._draw_address()} if draw < 0.05 else {}
+        self.cluster.add(
+            f"s{self._made}",
+            namespace=self._chance.choice(NAMESPACES),
+            ports=[self._chance.choice([80, 81, 443])],
+            a=self._draw_address() if 0.05 <= draw < 0.1 else None,
+            **spec,
+        )
+
+    def _change(self, key: Key, **spec: Any) -> None:
+        self.cluster.change(key[2], namespace=key[1], **spec)
+
+    def _draw_address(self) -> str:
+        return f"10.0.{self._chance.choice([0, 0, 5])}.{self._chance.randrange(1, SIZE + 1)}"
+
+    # At rest
+
+    def _find_unserved(self) -> list[str]:
+        """Say which Services have no address and no condition that says why."""
+        found = []
+        for _, namespace, name in self.cluster.stored_keys():
+            is_served = self.cluster.addresses(name, namespace=namespace)
+            is_wanted = self.cluster.service(name, namespace=namespace)["spec"]["type"] == "LoadBalancer"
+            condition = self.cluster.condition(name, namespace=namespace)
+            if is_wanted and not is_served and condition[0] != "False":
+                found.append(f"{namespace}/{name} has no address: {condition}")
+        return found
+
+    async def _find_leaks(self) -> list[str]:
+        """Delete all Services; then as many as there are addresses must be served."""
+        for _, namespace, name in self.cluster.stored_keys():
+            self.cluster.delete(name, namespace=namespace)
+        await asyncio.sleep(QUIET_SECONDS)
+        found = [f"{key} is not gone" for key in self.cluster.stored_keys()]
+        for number in range(SIZE):
+            self.cluster.add(f"last-{number}")
+        await asyncio.sleep(REST_SECONDS)
+        names = [name for name in self.cluster.names() if name.startswith("last-")]
+        return found + [f"{name} found no address" for name in names if not self.cluster.addresses(name)]
+
+
+async def _live(seed: int) -> tuple[int, list[str]]:
+    life = Life(seed)
+    problems = await life.run()
+    return life.assignments, problems
+
+
+def _live_all(seeds: range) -> tuple[int, int]:
+    assignments, violations = 0, 0
+    for seed in seeds:
+        made, problems = run_virtually(_live(seed))
+        assignments += made
+        violations += bool(problems)
+        for problem in problems[:5]:
+            _say(f"seed {seed}: {problem}")
+    return assignments, violations
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Live; 1 if something was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.provider.simulation")
+    parser.add_argument("lives", nargs="?", type=positive, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    seeds = range(options.seed, options.seed + options.lives)
+    with ProcessPoolExecutor(options.processes) as pool:
+        ends = list(pool.map(_live_all, [seeds[n :: options.processes] for n in range(options.processes)]))
+    assignments, violations = (sum(each) for each in zip(*ends, strict=True))
+    _say(f"simulation of services (in memory): lives={options.lives} {assignments=} {violations=}")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""Services share an address if the keys of all their namespaces allow it and their ports differ."""
+
+import pytest
+
+from tests.harness.service_cluster import ServiceCluster
+
+ONE = {"cidr-global": "10.0.0.1-10.0.0.1", "allow-share-shop": "true"}
+TCP, UDP = {"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_shared"),
+    [
+        ([80], [443], True),
+        ([80, 81], [443, 81], False),
+        ([TCP], [UDP], True),
+        ([UDP], [UDP], False),
+        ([], [80], False),
+        ([], [], False),
+    ],
+)
+async def test_ports_and_protocols_must_differ(first: list[int], second: list[int], is_shared: bool) -> None:
+    cluster = ServiceCluster(ONE)
+    cluster.add("first", ports=first)
+    await cluster.start()
+    cluster.add("second", ports=second)
+    await cluster.settle()
+    assert cluster.addresses("first") == "10.0.0.1"
+    assert cluster.addresses("second") == ("10.0.0.1" if is_shared else "")
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_shared"),
+    [
+        ({"allow-share-shop": "true", "allow-share-lab": "true"}, True),
+        ({"allow-share-shop": "T", "allow-share-lab": "1"}, True),
+        ({"allow-share-global": "true"}, True),
+        ({"allow-share-global": "true", "allow-share-lab": "false"}, False),
+        ({"allow-share-shop": "true"}, False),
+        ({"allow-share-lab": "true"}, False),
+        ({"allow-share-shop": "yes", "allow-share-lab": "true"}, False),
+        ({}, False),
+    ],
+    ids=str,
+)
+async def test_each_namespace_must_allow_it(keys: dict[str, str], is_shared: bool) -> None:
+    cluster = ServiceCluster({"cidr-global": "10.0.0.1-10.0.0.1", **keys})
+    cluster.add("first", ports=[80])
+    await cluster.start()
+    cluster.add("second", namespace="lab", ports=[443])
+    await cluster.settle()
+    assert cluster.addresses("second", namespace="lab") == ("10.0.0.1" if is_shared else "")
+
+
+async def test_an_address_that_can_be_shared_is_preferred_to_a_free_one() -> None:
+    cluster = ServiceCluster({"cidr-shop": "10.0.0.1-10.0.0.2", "allow-share-shop": "true"})
+    await cluster.start()
+    for name, port in (("http", 80), ("https", 443), ("http-too", 80)):
+        cluster.add(name, ports=[port])
+        await cluster.settle()
+    assert [cluster.addresses(name) for name in ("http", "https", "http-too")] == [
+        "10.0.0.1",
+        "10.0.0.1",
+        "10.0.0.2",
+    ]
+
+
+async def test_a_waiting_service_shares_when_a_port_in_common_goes() -> None:
+    cluster = ServiceCluster(ONE)
+    cluster.add("two", ports=[80, 443])
+    await cluster.start()
+    cluster.add("one", ports=[80])
+    await cluster.settle()
+    assert cluster.condition("one") == ("False", "PoolFull")
+    cluster.change("two", ports=[443])
+    await cluster.settle()
+    assert (cluster.addresses("one"), cluster.addresses("two")) == ("10.0.0.1", "10.0.0.1")
+
+
+async def test_a_consent_that_is_withdrawn_moves_no_service_and_admits_no_other() -> None:
+    cluster = ServiceCluster({"cidr-shop": "10.0.0.1-10.0.0.2", "allow-share-shop": "true"})
+    cluster.add("one", ports=[80])
+    cluster.add("two", ports=[443])
+    await cluster.start()
+    cluster.set_keys({"cidr-shop": "10.0.0.1-10.0.0.2"})
+    await cluster.settle()
+    cluster.add("three", ports=[8443])
+    await cluster.settle()
+    assert [cluster.addresses(name) for name in ("one", "two", "three")] == [
+        "10.0.0.1",
+        "10.0.0.1",
+        "10.0.0.2",
+    ]
+    assert all("AddressInUse" in cluster.reasons(name) for name in ("one", "two"))
+
+
+async def test_each_of_two_services_with_the_same_static_address_is_warned_about() -> None:
+    cluster = ServiceCluster(ONE)
+    cluster.add("one", a="192.0.2.1")
+    await cluster.start()
+    cluster.add("two", loadBalancerIP="192.0.2.1")
+    await cluster.settle()
+    assert (cluster.addresses("one"), cluster.addresses("two")) == ("192.0.2.1", "192.0.2.1")
+    assert "AddressInUse" in cluster.reasons("one")
+    assert "AddressInUse" in cluster.reasons("two")

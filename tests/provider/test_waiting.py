@@ -1,0 +1,109 @@
+"""A Service that waits says why, and is served as soon as it can be."""
+
+from tests.harness.service_cluster import CONDITION, ServiceCluster
+
+ONE = {"cidr-global": "10.0.0.1-10.0.0.1"}
+X = "10.0.0.1"
+
+
+async def build_waiting(**first: object) -> ServiceCluster:
+    """Return a cluster in which Service first has the only address and Service web waits."""
+    cluster = ServiceCluster(ONE)
+    cluster.add("first", **first)
+    await cluster.start()
+    cluster.add()
+    await cluster.settle()
+    assert (cluster.addresses(), cluster.condition()) == ("", ("False", "PoolFull"))
+    return cluster
+
+
+async def test_it_is_told_once_why_and_served_when_the_holder_is_deleted() -> None:
+    cluster = await build_waiting()
+    await cluster.pass_time(600)
+    assert cluster.reasons("web") == ["SyncLoadBalancerFailed"]
+    assert "cidr-global" in cluster.message()
+    cluster.delete("first")
+    await cluster.settle()
+    assert (cluster.addresses(), cluster.condition()) == (X, ("True", "Assigned"))
+    assert cluster.reasons("web") == ["SyncLoadBalancerFailed", "AddressAssigned"]
+
+
+async def test_it_is_served_when_the_holder_is_no_load_balancer_any_more() -> None:
+    cluster = await build_waiting()
+    cluster.change("first", type="ClusterIP")
+    await cluster.settle()
+    assert (cluster.addresses(), cluster.shown("first")) == (X, {})
+
+
+async def test_it_is_served_when_the_holder_moves_to_another_address() -> None:
+    cluster = await build_waiting()
+    cluster.change("first", loadBalancerIP="192.0.2.1")
+    await cluster.settle()
+    assert (cluster.addresses(), cluster.addresses("first")) == (X, "192.0.2.1")
+
+
+async def test_it_is_served_when_the_pool_grows() -> None:
+    cluster = await build_waiting()
+    cluster.set_keys({"cidr-global": "10.0.0.1-10.0.0.2"})
+    await cluster.settle()
+    assert cluster.addresses() == "10.0.0.2"
+
+
+async def test_it_is_served_when_its_user_asks_for_an_address() -> None:
+    cluster = await build_waiting()
+    cluster.change(loadBalancerIP="192.0.2.7")
+    await cluster.settle()
+    assert (cluster.addresses(), cluster.condition()[0] != "False") == ("192.0.2.7", True)
+
+
+async def test_an_address_that_another_service_has_is_granted_when_it_is_free() -> None:
+    cluster = ServiceCluster({"cidr-global": "10.0.0.1-10.0.0.9"})
+    cluster.add()
+    cluster.add("other")
+    await cluster.start()
+    mine, theirs = cluster.addresses(), cluster.addresses("other")
+    cluster.change(loadBalancerIP=theirs)
+    await cluster.settle()
+    assert (cluster.addresses(), cluster.condition()[1]) == (mine, "AddressInUse")
+    assert "shop/other" in cluster.message()
+    cluster.delete("other")
+    await cluster.settle()
+    assert cluster.addresses() == theirs
+
+
+async def test_as_many_as_there_are_addresses_are_served_at_once() -> None:
+    cluster = ServiceCluster({"cidr-global": "10.0.0.1-10.0.0.100"})
+    await cluster.start()
+    for number in range(120):
+        cluster.add(f"web-{number}", namespace=f"n{number % 7}")
+    await cluster.settle()
+    found = [cluster.addresses(f"web-{number}", namespace=f"n{number % 7}") for number in range(120)]
+    served = [each for each in found if each]
+    assert (len(served), len(set(served))) == (100, 100)
+    assert cluster.problems == []
+
+
+async def test_the_condition_stands_beside_those_of_others_and_its_time_is_that_of_its_status() -> None:
+    theirs = {"type": "example.org/Theirs", "status": "True", "reason": "R", "message": ""}
+    cluster = ServiceCluster({})
+    cluster.add()
+    key = ("services", "shop", "web")
+    cluster.memory.put(key, {**cluster.service(), "status": {"conditions": [theirs]}})
+    await cluster.start()
+
+    def transition() -> str:
+        conditions = cluster.service()["status"]["conditions"]
+        assert theirs in conditions
+        return str(next(each["lastTransitionTime"] for each in conditions if each["type"] == CONDITION))
+
+    since = transition()
+    await cluster.pass_time(60)
+    cluster.set_keys({"cidr-global": "nonsense"})
+    await cluster.settle()
+    assert (transition(), cluster.condition()[0]) == (since, "False")
+    cluster.set_keys(ONE)
+    await cluster.settle()
+    assert transition() > since
+    cluster.change(type="ClusterIP")
+    await cluster.settle()
+    assert cluster.service()["status"]["conditions"] == [theirs]
