@@ -1,4 +1,4 @@
-"""Floating IPs from the manifest to the guest cluster; tests/scenarios and tests/golden state what each one gets."""
+"""Floating IPs from the manifest to the guest cluster; tests/operator and tests/golden state what each one gets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

@@ -161,17 +161,18 @@ async def test_metadata_only_brings_no_secret_over_the_wire(kube, namespace):
     assert (await kube.get(SECRETS, "s", namespace=namespace))["data"] == {"p": "dw=="}
 
 
-async def test_a_list_is_complete_whatever_the_size_of_its_pages(kube, namespace):
+async def test_a_list_is_complete_whatever_the_size_of_its_pages(management, kube, namespace):
     await asyncio.gather(*(kube.create(CONFIG_MAPS, config_map(namespace, f"m{n}")) for n in range(23)))
+    connection = connection_from_kubeconfig(management.admin_kubeconfig)
     for page_size in (1, 7, 500):
-        async with KubeClient(kube.connection, limits=ReadLimits(page_items=page_size)) as client:
+        async with KubeClient(connection, limits=ReadLimits(page_items=page_size)) as client:
             listing = await client.list(CONFIG_MAPS, namespace=namespace)
         names = {item["metadata"]["name"] for item in listing.items}
         assert {f"m{n}" for n in range(23)} <= names
         assert len(names) == len(listing.items)
         newest = max(int(item["metadata"]["resourceVersion"]) for item in listing.items)
         assert listing.resource_version >= newest
-    async with KubeClient(kube.connection, limits=ReadLimits(page_items=5)) as client:
+    async with KubeClient(connection, limits=ReadLimits(page_items=5)) as client:
         metadata = await client.list(CONFIG_MAPS, namespace=namespace, metadata_only=True)
     assert len(metadata.items) == len(listing.items)
 

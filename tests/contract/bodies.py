@@ -21,7 +21,7 @@ from fipop.kube.resources import (
     SERVICES,
     Resource,
 )
-from tests.harness.memory import Json
+from tests.harness.api_in_memory import Json
 from tests.harness.objects import build_reservation
 
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False)

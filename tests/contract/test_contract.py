@@ -6,7 +6,6 @@ Every case runs against every side. What a side lacks is declared in `sides.NOT_
 from __future__ import annotations
 
 import copy
-import inspect
 
 import pytest
 
@@ -18,7 +17,6 @@ from fipop.errors import (
     ApiServerError,
     NamespaceTerminatingError,
 )
-from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -41,7 +39,6 @@ from tests.contract.sides import (
     Outcome,
     Side,
 )
-from tests.harness.memory import MemoryClient
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -103,15 +100,6 @@ async def patched(side: Side, home: str, patch: dict) -> Outcome:
 @pytest.mark.parametrize("feature", FEATURES)
 async def test_what_a_side_does_not_offer_is_declared(side: Side, feature: str) -> None:
     assert await side.offers(feature) is (feature not in NOT_OFFERED[side.name])
-
-
-@pytest.mark.parametrize("verb", ["get", "create", "replace", "merge_patch", "delete", "server_now"])
-def test_the_client_in_memory_takes_no_argument_that_the_real_one_refuses(verb: str) -> None:
-    real = inspect.signature(getattr(KubeClient, verb)).parameters
-    fake = inspect.signature(getattr(MemoryClient, verb)).parameters
-    assert {name: (each.kind, each.default) for name, each in fake.items()}.items() <= {
-        name: (each.kind, each.default) for name, each in real.items()
-    }.items()
 
 
 # Create

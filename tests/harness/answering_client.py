@@ -14,7 +14,7 @@ class UnexpectedCallError(AssertionError):
 class AnsweringClient:
     """Answers with what a test gives for a verb; a call that the test does not expect fails it.
 
-    For tests of one answer. A test that writes and reads takes `tests.harness.memory` instead.
+    For tests of one answer. A test that writes and reads takes `tests.harness.api_in_memory` instead.
     """
 
     def __init__(self, *, now: datetime | None = None, **answers: Answer) -> None:
