@@ -18,14 +18,14 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRequest:
-    """One HTTP request; `path` is below the URL of the server, `query` is encoded, `headers` hold no credential."""
+    """One HTTP request; `path` is below the URL of the server, `headers` hold no credential."""
 
     method: str
     path: str
-    query: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
-    """Bytes, or a payload of aiohttp that produces them."""
+    """A JSON object; bytes if the content type is not JSON."""
 
 
 class ByteStream(Protocol):
@@ -107,7 +107,7 @@ class HelmProcess(Protocol):
     ) -> Finished:
         """Run helm once, in a private folder. It is gone when this returns or raises. Raises OSError without a start.
 
-        `guest` tells how to reach the guest cluster that helm works on (its `connection.server` is the URL); without
+        `guest` tells how to reach the guest cluster that helm works on (its `access.server` is the URL); without
         one helm fetches charts. Of the output `stdout_bytes` are kept; a file that it writes has at most `file_bytes`.
         """
 

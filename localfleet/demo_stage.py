@@ -152,7 +152,7 @@ def kubeconfig_lines(stage: Stage) -> list[str]:
         f"alias kubectl={kubectl} fipop={Path(sys.executable).parent / 'fipop'}",
         *(f"export KUBECONFIG={plane.admin_kubeconfig}   # {plane.name}" for plane in planes),
         f"fipop status --kubeconfig {stage.management.admin_kubeconfig}",
-        f"fipop check --allow-loopback-guests --kubeconfig {stage.management.admin_kubeconfig}",
+        f"fipop check --kubeconfig {stage.management.admin_kubeconfig}",
         f"fipop web --kubeconfig {stage.management.admin_kubeconfig}   # the page, at http://127.0.0.1:8090/",
         f"curl -s {stage.operator.metrics_url}",
         f"tail -f {stage.operator.process.log}",

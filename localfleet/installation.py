@@ -81,7 +81,7 @@ class Installation:
             *container["args"],
             # What is said last holds: where the files and ports of a pod would be others.
             *(f"--kubeconfig={kubeconfig}", f"--health-port={health_port}"),
-            *(f"--settings-defaults={defaults}", f"--crds={ROOT / 'crds'}", "--allow-loopback-guests"),
+            *(f"--settings-defaults={defaults}", f"--crds={ROOT / 'crds'}"),
             *arguments,
         ]
         return OperatorProcess(

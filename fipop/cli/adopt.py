@@ -13,7 +13,6 @@ from fipop.cli.reading import (
     EXIT_WRONG,
     Reading,
     fail,
-    loopback_option,
     reading_options,
     run_reading,
 )
@@ -49,7 +48,6 @@ _WELL = (AdoptionResult.ADOPTED, AdoptionResult.NEW, AdoptionResult.CREATED)
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write the whole report as JSON to a file.",
 )
-@loopback_option
 @reading_options
 def adopt(
     *,
@@ -57,7 +55,6 @@ def adopt(
     dry_run: bool,
     guests: bool,
     write_report: Path | None,
-    allow_loopback_guests: bool,
 ) -> None:
     """Show what the operator will do with each floating IP when it starts here.
 
@@ -67,7 +64,7 @@ def adopt(
         raise click.UsageError(
             "Add --dry-run: the operator adopts automatically when kube-fip-operator is gone."
         )
-    found = run_reading(lambda: _find(reading, guests, allow_loopback_guests))
+    found = run_reading(lambda: _find(reading, guests))
     if write_report is not None:
         try:
             write_report.write_text(dump(found, Output.JSON), encoding="utf-8")
@@ -81,11 +78,11 @@ def adopt(
         sys.exit(EXIT_WRONG)
 
 
-async def _find(reading: Reading, ask_guests: bool, allow_loopback: bool) -> AdoptionReport:
+async def _find(reading: Reading, ask_guests: bool) -> AdoptionReport:
     async with reading.connect() as client:
         _show_progress("reading")
         before = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=False)
-        asked = await _ask(client, before, allow_loopback) if ask_guests else []
+        asked = await _ask(client, before) if ask_guests else []
         carried = {each.guest: sorted(each.in_use()) for each in asked}
         installation = await SnapshotReader(client).read_installation(reading.operator_namespace)
         creates = installation.settings.may_create_floating_ips
@@ -100,10 +97,10 @@ def _show_progress(step: str) -> None:
     click.echo(f"{step} …", err=True)
 
 
-async def _ask(client: KubeClient, snapshot: ClusterSnapshot, allow_loopback: bool) -> list[GuestReport]:
+async def _ask(client: KubeClient, snapshot: ClusterSnapshot) -> list[GuestReport]:
     _show_progress("Reading the guest clusters")
     guests = sorted({each.cluster_name for each in snapshot.cache.clusters.all() if each.cluster_name})
-    return await read_guests(client, snapshot, guests, allow_loopback=allow_loopback)
+    return await read_guests(client, snapshot, guests)
 
 
 def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:

@@ -14,7 +14,6 @@ from fipop.cli.reading import (
     EXIT_WRONG,
     Reading,
     fail,
-    loopback_option,
     reading_options,
     run_reading,
     tell_unread,
@@ -61,7 +60,6 @@ class CheckReport:
     "--helm", envvar="FIPOP_HELM", help="The helm program that fetches charts; default: that on PATH."
 )
 @wait_option
-@loopback_option
 @reading_options
 def check(
     *,
@@ -71,7 +69,6 @@ def check(
     no_charts: bool,
     helm: str | None,
     wait: float,
-    allow_loopback_guests: bool,
 ) -> None:
     """Check what fipop needs: CRDs, rights, leader, options, charts, ranges, and each guest cluster.
 
@@ -86,7 +83,6 @@ def check(
             asks_guests=not no_guests,
             tries_charts=not no_charts,
             helm=program,
-            allow_loopback=allow_loopback_guests,
         )
 
     found = run_reading(lambda: wait_until(read, _count_failed, wait))
@@ -123,7 +119,6 @@ async def _check_once(
     asks_guests: bool,
     tries_charts: bool,
     helm: str | None,
-    allow_loopback: bool,
 ) -> CheckReport:
     async with reading.connect() as client:
         snapshot = await read_snapshot(client, namespace=reading.operator_namespace)
@@ -132,7 +127,7 @@ async def _check_once(
         guests = [each for each in summaries if chosen is None or each.id in chosen]
         known = [each.id for each in guests if snapshot.cache.guest_clusters(each.id)]
         is_asked = asks_guests or chosen is not None
-        asked = await read_guests(client, snapshot, known if is_asked else (), allow_loopback=allow_loopback)
+        asked = await read_guests(client, snapshot, known if is_asked else ())
         probed = [
             *judge_rights(snapshot),
             *await probe_secret_rights(client, snapshot),

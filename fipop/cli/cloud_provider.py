@@ -10,12 +10,12 @@ import socket
 import sys
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
 import click
+from kubernetes.aio.client.configuration import Configuration
 
 from fipop.boundary import SystemClock
 from fipop.cli.go_flags import GoBool, GoCommand, GoDuration
@@ -26,9 +26,8 @@ from fipop.cloudprovider.go_values import parse_bool
 from fipop.cloudprovider.keepalived import Method, parse_network
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
-from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
-from fipop.kube.connection import Connection
-from fipop.kube.http_server import HttpServer
+from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
+from fipop.kube.server import HttpServer
 from fipop.runtime.leader_election import LeaseTimes
 
 logger = logging.getLogger(__name__)
@@ -118,23 +117,23 @@ def cloud_provider(
     if ctx.args:
         logger.warning("Ignored flags", extra={"flags": " ".join(ctx.args)})
     try:
-        options, connection = read_options(mode, flags, os.environ), _connect(flags)
-        asyncio.run(_run(options, connection))
+        asyncio.run(_run(read_options(mode, flags, os.environ), flags))
     except (FipopError, OSError) as error:
         logger.critical("Cloud provider failed", extra={"error": str(error)})
         sys.exit(1)
 
 
-async def _run(options: ProviderOptions, connection: Connection) -> None:
+async def _run(options: ProviderOptions, flags: Mapping[str, Any]) -> None:
+    configuration = await _configure(flags)
     provider = build_provider(
-        options, api=lambda: HttpServer(connection), clock=SystemClock(), random=SystemRandom()
+        options, api=lambda: HttpServer(configuration), clock=SystemClock(), random=SystemRandom()
     )
     spare_collections()
     await run_until_asked(provider.run(), name="cloud provider")
 
 
 def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, str]) -> ProviderOptions:
-    """Build the options from the command line and the environment. Raises StartError, KubeAccessError."""
+    """Build the options from the command line and the environment. Raises StartError."""
     port = flags["port"]
     return ProviderOptions(
         # A pod that is restarted is another process: it must not believe the Lease of the former one its own.
@@ -149,12 +148,13 @@ def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, 
     )
 
 
-def _connect(flags: Mapping[str, Any]) -> Connection:
+async def _configure(flags: Mapping[str, Any]) -> Configuration:
     if flags["kubeconfig"] or flags["outside"]:
-        connection = connection_from_kubeconfig(flags["kubeconfig"])
+        configuration = await configure_from_kubeconfig(flags["kubeconfig"])
     else:
-        connection = connection_in_cluster()
-    return replace(connection, server=flags["master"]) if flags["master"] else connection
+        configuration = configure_in_cluster()
+    configuration.host = flags["master"] or configuration.host
+    return configuration
 
 
 def _read_lease(mode: str, flags: Mapping[str, Any]) -> LeaseOptions:

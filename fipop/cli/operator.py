@@ -20,14 +20,14 @@ from fipop.api import names
 from fipop.boundary import SystemClock
 from fipop.cli.logs import configure_logging, set_log_level
 from fipop.cli.process import run_until_asked, spare_collections
-from fipop.cli.reading import loopback_option
 from fipop.errors import FipopError
 from fipop.guest.helm.guest_process import LocalHelm
 from fipop.guest.helm.runner import find_helm
 from fipop.jsons import JsonView
-from fipop.kube.client import Connection, connection_from_kubeconfig, connection_in_cluster
-from fipop.kube.http_server import HttpServer
+from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
+from fipop.kube.guests import GuestServers
 from fipop.kube.resources import Resource
+from fipop.kube.server import HttpServer
 from fipop.operator.app import OperatorOptions, build_operator
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
 from fipop.settings.values import SettingsError, parse_namespace
@@ -89,7 +89,6 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
     is_flag=True,
     help="Work without the Lease. Safe, but several replicas do the same work.",
 )
-@loopback_option
 @click.option(
     "--resync-seconds",
     type=click.FloatRange(min=1.0),
@@ -115,7 +114,6 @@ def operator(
     """
     configure_logging(as_json=log_format == "json")
     try:
-        connection = connection_from_kubeconfig(kubeconfig) if kubeconfig else connection_in_cluster()
         options = OperatorOptions(
             identity=_build_identity(),
             version=importlib.metadata.version("fipop"),
@@ -123,7 +121,7 @@ def operator(
             leader_election=not no_leader_election,
             **others,
         )
-        asyncio.run(_run(options, connection, LocalHelm(find_helm(helm))))
+        asyncio.run(_run(options, kubeconfig, helm))
     except (FipopError, OSError) as error:
         logger.critical("Operator failed", extra={"error": str(error)})
         sys.exit(1)
@@ -134,22 +132,27 @@ def _build_identity() -> str:
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
 
 
-async def _run(options: OperatorOptions, connection: Connection, helm: LocalHelm) -> None:
-    random = SystemRandom()
+async def _run(options: OperatorOptions, kubeconfig: Path | None, helm: str | None) -> None:
+    random, guests = SystemRandom(), GuestServers()
+    configuration = await configure_from_kubeconfig(kubeconfig) if kubeconfig else configure_in_cluster()
 
     def watch(
         callbacks: Mapping[Resource, Callable[[str, JsonView], None]], on_gap: Callable[[], None]
     ) -> KopfOperator:
-        return KopfOperator(connection, callbacks, build_settings(random), on_gap)
+        return KopfOperator(configuration, callbacks, build_settings(random), on_gap)
 
     operator = build_operator(
         options,
-        api=lambda: HttpServer(connection),
+        api=lambda: HttpServer(configuration),
+        guests=guests,
         watch=watch,
-        helm=helm,
+        helm=LocalHelm(find_helm(helm), guests),
         clock=SystemClock(),
         random=random,
         set_log_level=set_log_level,
     )
     spare_collections(thresholds=GC_THRESHOLDS)
-    await run_until_asked(operator.run(), name="operator")
+    try:
+        await run_until_asked(operator.run(), name="operator")
+    finally:
+        await guests.close()

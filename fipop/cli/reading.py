@@ -10,25 +10,31 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
+from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api import names
 from fipop.cli.go_flags import GoDuration
-from fipop.errors import PASSING_ERRORS, ApiError, FipopError
-from fipop.kube.access import SERVICE_ACCOUNT, connection_from_kubeconfig, connection_in_cluster
-from fipop.kube.client import Connection, KubeClient
-from fipop.kube.limits import ReadLimits
+from fipop.errors import ApiError, FipopError, UnavailableError
+from fipop.kube.client import KubeClient
+from fipop.kube.config import (
+    DEFAULT_KUBECONFIG,
+    SERVICE_ACCOUNT,
+    configure_from_kubeconfig,
+    configure_in_cluster,
+)
+from fipop.kube.server import HttpServer
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import Output, dump, table, to_csv
 from fipop.report.snapshot import ClusterSnapshot, Unread
 from fipop.texts import clean, sentence
 
-_MOST_BYTES = 512 * 1024 * 1024
 POLL_SECONDS = 2.0
 """Between two checks while a command waits."""
 P = ParamSpec("P")
@@ -55,24 +61,17 @@ class Reading:
     output: Output = Output.TABLE
     color: bool = False
 
-    def connect(self) -> KubeClient:
-        """Return a client with the rights of the user.
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[KubeClient]:
+        """Lend a client with the rights of the user. Raises StartError if no access is configured."""
+        async with KubeClient(HttpServer(await self._configure())) as client:
+            yield client
 
-        Raises: KubeAccessError if no access is configured.
-        """
-        # Our own API server is trusted with the size of its lists, as the operator trusts it.
-        limits = ReadLimits(answer_bytes=_MOST_BYTES, list_bytes=_MOST_BYTES)
-        return KubeClient(self._connection(), limits=limits, user_agent="fipop")
-
-    def _connection(self) -> Connection:
+    async def _configure(self) -> Configuration:
         is_configured = self.kubeconfig or self.context or os.environ.get("KUBECONFIG")
-        if (
-            not is_configured
-            and SERVICE_ACCOUNT.exists()
-            and not Path("~/.kube/config").expanduser().exists()
-        ):
-            return connection_in_cluster()
-        return connection_from_kubeconfig(self.kubeconfig, context=self.context)
+        if not is_configured and SERVICE_ACCOUNT.exists() and not DEFAULT_KUBECONFIG.exists():
+            return configure_in_cluster()
+        return await configure_from_kubeconfig(self.kubeconfig, context=self.context)
 
     @property
     def is_for_people(self) -> bool:
@@ -129,13 +128,6 @@ def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> 
     return command
 
 
-loopback_option = click.option(
-    "--allow-loopback-guests",
-    is_flag=True,
-    help="Allow kubeconfigs of guest clusters that point at this machine, as in a local fleet.",
-)
-"""For the commands that ask guests."""
-
 wait_option = click.option(
     "--wait",
     type=GoDuration(),
@@ -177,7 +169,7 @@ _TELLING = (
 async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], str], seconds: float) -> T:
     """Return what `read` returns once `waits_for` it is nothing, or once `seconds` are over.
 
-    Meanwhile, standard error shows what it waits for. Until then, an error of PASSING_ERRORS is retried.
+    Meanwhile, standard error shows what it waits for. Until then, an UnavailableError is retried.
     """
     until, shown = time.monotonic() + seconds, ""
     while True:
@@ -186,7 +178,7 @@ async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], 
             awaited = waits_for(found)
             if not awaited or time.monotonic() >= until:
                 return found
-        except PASSING_ERRORS as error:
+        except UnavailableError as error:
             if time.monotonic() >= until:
                 raise
             awaited = str(error)

@@ -14,7 +14,6 @@ from fipop.cli.reading import (
     Reading,
     fail,
     look,
-    loopback_option,
     reading_options,
     run_reading,
     tell_unread,
@@ -59,15 +58,14 @@ class WhoReport:
 @click.option(
     "--guest", is_flag=True, help="Also read the guest cluster, with your access to its kubeconfig Secret."
 )
-@loopback_option
 @reading_options
-def who(*, reading: Reading, asked: str, guest: bool, allow_loopback_guests: bool) -> None:
+def who(*, reading: Reading, asked: str, guest: bool) -> None:
     """Show the owner of ADDRESS, since when, its range and space, and its former owners.
 
     With the name or id of a CLUSTER, or the name of a floating IP: the same for each of its addresses. With the name
     of a RANGE: the same for each address that is held from it.
     """
-    snapshot, found = run_reading(lambda: _find(reading, asked, guest, allow_loopback_guests))
+    snapshot, found = run_reading(lambda: _find(reading, asked, guest))
     reading.tell(found, _header(reading), [_row(reading, snapshot, each) for each in found.addresses])
     if reading.output in {Output.TABLE, Output.WIDE}:
         for each in found.addresses:
@@ -94,9 +92,7 @@ def _describe_unknown(snapshot: ClusterSnapshot, asked: str, otherwise: str) -> 
     )
 
 
-async def _find(
-    reading: Reading, asked: str, ask_guest: bool, allow_loopback: bool
-) -> tuple[ClusterSnapshot, WhoReport]:
+async def _find(reading: Reading, asked: str, ask_guest: bool) -> tuple[ClusterSnapshot, WhoReport]:
     async with reading.connect() as client:
         snapshot = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=ask_guest)
         addresses = search(snapshot, asked)
@@ -104,7 +100,7 @@ async def _find(
         if ask_guest:
             owners = {each.owner.namespace for each in addresses if each.owner is not None}
             owners |= set(find_namespaces(snapshot, asked))
-            guests = await read_guests(client, snapshot, sorted(owners), allow_loopback=allow_loopback)
+            guests = await read_guests(client, snapshot, sorted(owners))
     return snapshot, WhoReport(
         asked=asked,
         addresses=addresses,

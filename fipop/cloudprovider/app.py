@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from random import Random
 
 from fipop.boundary import ApiFactory, Clock, loop_time
@@ -15,16 +14,16 @@ from fipop.cloudprovider.service_cache import ServiceCache
 from fipop.cloudprovider.stale_leases import StaleLeases
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
-from fipop.kube.lease import LeaseLock
-from fipop.kube.limits import MIB, ReadLimits
 from fipop.metrics.server import MetricsPage
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.leader_election import LeaderElector
-from fipop.runtime.process import VITAL_CONNECTIONS, Process
+from fipop.runtime.lease import LeaseLock
+from fipop.runtime.process import Process
 
-LIMITS = ReadLimits(answer_bytes=8 * MIB, list_bytes=sys.maxsize)
-"""A list may be as long as it is: of each Service little is kept. Pages that are too large are asked for smaller."""
+ANSWER_BYTES = 16 << 20
+PAGE_ITEMS = 100
+"""Of each Service in a page little is kept; one of Kubernetes has at most 1.5 MiB."""
 
 
 def build_provider(
@@ -40,7 +39,7 @@ def build_provider(
 class CloudProvider:
     """One process of the cloud provider.
 
-    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, AuthorityReplacedError
+    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, StartError
     and LeaderWorkStuckError want a fresh process.
     """
 
@@ -49,14 +48,17 @@ class CloudProvider:
         self._api = api
         self._random = random
         self._metrics = ServiceMetrics(self._snapshot, version=options.version)
-        self._client = self._build_client(max_connections=options.writes_at_once + 8)
-        self._vital_client = self._build_client(max_connections=VITAL_CONNECTIONS)
+        self._client = self._build_client()
+        self._vital_client = self._build_client()
         self._process = Process(
             client=self._vital_client,
             config_map=(options.mode.namespace, options.mode.config_map),
         )
         self._events = EventRecorder(
-            self._client, component="fipop-cloud-provider", instance=options.identity
+            self._client,
+            now=clock.now,
+            component="fipop-cloud-provider",
+            instance=options.identity,
         )
         self._services = ServiceCache(self._client, chance=random)
         self._mode = self._build_mode()
@@ -68,13 +70,12 @@ class CloudProvider:
         )
         self._working_since: float | None = None
 
-    def _build_client(self, *, max_connections: int) -> KubeClient:
+    def _build_client(self) -> KubeClient:
         return KubeClient(
             self._api(),
-            limits=LIMITS,
-            max_connections=max_connections,
+            answer_bytes=ANSWER_BYTES,
+            page_items=PAGE_ITEMS,
             on_request=self._note_request,
-            user_agent=f"fipop-cloud-provider/{self._options.version}",
         )
 
     def _build_mode(self) -> Mode:

@@ -15,7 +15,7 @@ from fipop.cloudprovider.ledger_store import LedgerStore
 from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.services import Service, State
-from fipop.errors import ApiConflictError, ApiError, ApiForbiddenError, ApiInvalidError, ApiNotFoundError
+from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError
 from fipop.ipam.addresses import Address
 from fipop.jsons import Json, JsonView
 from fipop.kube.resources import SERVICES, Resource
@@ -121,7 +121,9 @@ class AddressAssigner:
 
         try:
             await self.ledger.swap(change)
-        except (ApiForbiddenError, ApiInvalidError):
+        except ApiError as error:
+            if not (error.is_lasting or isinstance(error, ForbiddenError)):
+                raise
             if len(ordered) > 1:
                 return dict(ChainMap(*[await self.choose([each]) for each in ordered]))
             attempt.refuse(ordered, LEDGER_FULL, FULL)
@@ -149,7 +151,7 @@ class AddressAssigner:
                 await self.client.replace(SERVICES, stamped(live, self._claims_by), subresource="status")
                 return None
             return await self.client.replace(SERVICES, assigned(live, choice.addresses, interface=interface))
-        except (ApiConflictError, ApiNotFoundError):
+        except (ConflictError, NotFoundError):
             return None
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from fipop.cloudprovider.ledger import FULL, Entry, Ledger, entry_of, is_overwritten
 from fipop.cloudprovider.occupancy import Occupancy
 from fipop.cloudprovider.services import Service, State, order_addresses
-from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, format_address
 from fipop.ipam.allocator import AddressPool, AddressUser
+from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.sharing import Request
 from fipop.texts import sentence

@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from fipop.cloudprovider.services import Service
-from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
+from fipop.ipam.errors import IpamError
 from fipop.jsons import Json, JsonView, as_list, as_mapping, as_text
 
 LEDGER = "k8s.co/cloud-provider-config"

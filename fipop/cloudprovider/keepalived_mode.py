@@ -13,7 +13,7 @@ from fipop.cloudprovider.notices import reference_to_service
 from fipop.cloudprovider.options import KeepalivedOptions
 from fipop.cloudprovider.service_cache import ServiceCache, ServiceDoor
 from fipop.cloudprovider.services import Service
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
+from fipop.errors import ConflictError, NotFoundError
 from fipop.ipam.addresses import Address, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -154,7 +154,7 @@ class _Looker:
         if not says_so(config_map, made):
             try:
                 await self._client.replace(CONFIG_MAPS, render(config_map, made))
-            except (ApiConflictError, ApiNotFoundError):
+            except (ConflictError, NotFoundError):
                 return None
             logger.info("Wrote ConfigMap", extra={"services": len(made.held)})
         slots = asyncio.Semaphore(STATUSES_AT_ONCE)
@@ -172,7 +172,7 @@ class _Looker:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}
         try:
             return await self._client.create(CONFIG_MAPS, body)
-        except ApiAlreadyExistsError:
+        except ConflictError:
             return await self._read()
 
     async def _find_gone(self, config_map: Json, served: set[str]) -> frozenset[str]:
@@ -204,7 +204,7 @@ class _Looker:
             status = {**(live.get("status") or {}), "loadBalancer": ingress}
             try:
                 await self._door.replace(SERVICES, {**live, "status": status}, subresource="status")
-            except (ApiConflictError, ApiNotFoundError):
+            except (ConflictError, NotFoundError):
                 return False
         return True
 

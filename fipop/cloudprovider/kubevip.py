@@ -21,7 +21,7 @@ from fipop.cloudprovider.notices import ASSIGNED_REASON, Notices
 from fipop.cloudprovider.occupancy import ServiceStore
 from fipop.cloudprovider.quarrels import Quarrels
 from fipop.cloudprovider.services import ANOTHER_CONTROLLER, Service, State, classify, parse_service
-from fipop.errors import ApiConflictError, ApiNotFoundError
+from fipop.errors import ConflictError, NotFoundError
 from fipop.jsons import Json, JsonView
 from fipop.kube.resources import SERVICES
 from fipop.metrics.services import ServiceMetrics
@@ -241,7 +241,7 @@ class ServiceReconciler:
                 return None
             try:
                 await self.assigner.client.replace(SERVICES, body)
-            except (ApiConflictError, ApiNotFoundError):
+            except (ConflictError, NotFoundError):
                 return SOON
         logger.info("Wrote Service", extra={"service": "/".join(service.key)})
         return None

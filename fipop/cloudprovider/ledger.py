@@ -29,9 +29,9 @@ from typing import Any
 
 from fipop.api import names
 from fipop.cloudprovider.services import Service, few_ports, parse_service
-from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, address_key, parse_address_key
 from fipop.ipam.allocator import Port
+from fipop.ipam.errors import IpamError
 from fipop.jsons import JsonView, as_mapping
 from fipop.texts import is_namespace, is_object_name
 

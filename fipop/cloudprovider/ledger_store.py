@@ -16,13 +16,7 @@ from fipop.cloudprovider.ledger import (
     parse_ledger,
     render_ledger,
 )
-from fipop.errors import (
-    ApiAlreadyExistsError,
-    ApiConflictError,
-    ApiError,
-    ApiNotFoundError,
-    FipopError,
-)
+from fipop.errors import ApiError, ConflictError, FipopError, NotFoundError, UnavailableError
 from fipop.ipam.addresses import Address
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
@@ -88,10 +82,10 @@ class LedgerStore:
             try:
                 answer = await self._client.replace(CONFIG_MAPS, render_ledger(wanted))
                 return self._learn(_as_written(wanted, answer))
-            except (ApiConflictError, ApiNotFoundError):
+            except (ConflictError, NotFoundError):
                 ledger = await self.read()
             except ApiError as error:
-                if not error.outcome_unknown:
+                if not isinstance(error, UnavailableError) or error.is_unsent:
                     raise
                 ledger = await self.read()
                 if replace(ledger, version=wanted.version) == wanted:
@@ -118,7 +112,7 @@ class LedgerStore:
             wanted = ledger.without(gone)
             try:
                 answer = await self._client.replace(CONFIG_MAPS, render_ledger(wanted))
-            except (ApiConflictError, ApiNotFoundError):
+            except (ConflictError, NotFoundError):
                 # Somebody may have claimed by what was read: all is looked at anew.
                 continue
             self._learn(_as_written(wanted, answer))
@@ -131,7 +125,7 @@ class LedgerStore:
         made = made.having(made.fitting(await self._carried()))
         try:
             return self._learn(parse_ledger(await self._client.create(CONFIG_MAPS, render_ledger(made))))
-        except ApiAlreadyExistsError:
+        except ConflictError:
             return await self.read()
 
     def _learn(self, ledger: _Known) -> _Known:

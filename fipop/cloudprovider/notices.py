@@ -13,7 +13,7 @@ from fipop.cloudprovider.choosing import Choice, Refused
 from fipop.cloudprovider.conditions import Word, with_word
 from fipop.cloudprovider.occupancy import MOST_NAMED, Occupancy, is_shared
 from fipop.cloudprovider.services import ADDRESSES, ANOTHER_CONTROLLER, MOST_ADDRESSES, Service
-from fipop.errors import ApiConflictError, ApiNotFoundError
+from fipop.errors import ConflictError, NotFoundError
 from fipop.ipam.addresses import format_address
 from fipop.jsons import Json
 from fipop.kube.events import EventRecorder, EventType, ObjectReference
@@ -154,10 +154,10 @@ class Notices:
                 return
             try:
                 await self.client.replace(SERVICES, with_word(live, word, self.now()), subresource="status")
-            except ApiConflictError:
+            except ConflictError:
                 live = None
                 continue
-            except ApiNotFoundError:
+            except NotFoundError:
                 return
             return
 

@@ -14,9 +14,9 @@ from functools import cached_property
 from itertools import islice
 
 from fipop.cloudprovider.go_values import parse_bool
-from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.allocator import AddressPool
+from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import IntervalSet
 from fipop.ipam.pool import parse_guest_pool
 

@@ -12,8 +12,8 @@ from fipop.cloudprovider.occupancy import ServiceStore
 from fipop.cloudprovider.services import Service, parse_service
 from fipop.jsons import Json, JsonView
 from fipop.kube.client import KubeClient, Listing
-from fipop.kube.list_watch import ListWatch
 from fipop.kube.resources import SERVICES, Resource
+from fipop.runtime.list_watch import ListWatch
 from fipop.runtime.store import Change
 
 _READ = "read"

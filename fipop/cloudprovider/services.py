@@ -16,9 +16,9 @@ from itertools import islice
 
 from fipop.api.conditions import Verdict, parse_time
 from fipop.cloudprovider.conditions import Word, read_word
-from fipop.errors import IpamError
 from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, parse_address
 from fipop.ipam.allocator import Port
+from fipop.ipam.errors import IpamError
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
 
 ADDRESSES = "kube-vip.io/loadbalancerIPs"

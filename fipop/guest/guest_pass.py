@@ -9,11 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from fipop.errors import (
-    ApiError,
-    GuestError,
-    KubeAccessError,
-)
+from fipop.errors import ApiError, GuestError
 from fipop.guest.harvester import LABEL_MANAGED
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.in_use import InUseAddresses
@@ -52,30 +48,30 @@ class GuestSessions:
         limits = self._limits
         run = PassRun(task=task, limits=limits, deep=deep)
         try:
-            connection = await limits.connect(task.guest.id, task.kubeconfig)
-            await run.first_session(connection)
+            access = limits.connect(task.guest.id, task.kubeconfig)
+            await run.first_session(access)
             if early is not None and run.has_news(is_known=is_known):
                 early(run.report())
-            if await run.run_helm(connection):
-                await run.second_session(connection)
-        except (ApiError, GuestError, KubeAccessError) as error:
+            if await run.run_helm(access):
+                await run.second_session(access)
+        except (ApiError, GuestError) as error:
             run.note(error)
         return run.report()
 
     async def look(self, guest_id: str, kubeconfig: bytes) -> InUseAddresses:
         """Return all addresses that a guest cluster uses in ConfigMaps and Services.
 
-        Raises ApiError, GuestError and KubeAccessError: if it does not answer, none of its addresses is free.
+        Raises ApiError and GuestError: if it does not answer, none of its addresses is free.
         """
         limits = self._limits
-        connection = await limits.connect(guest_id, kubeconfig)
-        async with limits.look(connection) as client:
+        access = limits.connect(guest_id, kubeconfig)
+        async with limits.look(access) as client:
             return await read_in_use(client)
 
     async def is_harvester(self, guest_id: str, kubeconfig: bytes) -> bool:
         """Whether a node of a guest is Harvester's. Raises as `look` does."""
-        connection = await self._limits.connect(guest_id, kubeconfig)
-        async with self._limits.look(connection) as client:
+        access = self._limits.connect(guest_id, kubeconfig)
+        async with self._limits.look(access) as client:
             return bool((await client.list(NODES, label_selector=LABEL_MANAGED, metadata_only=True)).items)
 
     @property

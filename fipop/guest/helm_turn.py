@@ -6,7 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from fipop.errors import ChartError, FipopError
+from fipop.errors import FipopError
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm.guest_process import HelmTarget
 from fipop.guest.helm.releases import ReleaseState

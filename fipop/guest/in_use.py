@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from fipop.errors import GuestError, IpamError
+from fipop.errors import GuestError
 from fipop.ipam.addresses import Address, format_address, parse_address_key
+from fipop.ipam.errors import IpamError
 from fipop.ipam.pool import MAX_GUEST_PARTS, Part, count_parts, parse_leniently
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.texts import is_object_name

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from fipop.errors import ReleaseRecordError
+from fipop.guest.errors import ReleaseRecordError
 from fipop.guest.helm.releases import ReleaseState
 from fipop.guest.release_memory import Place
 from fipop.kube.client import KubeClient

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from http import HTTPStatus
 
 from fipop.api import names
-from fipop.errors import ApiAnswerError, ApiInvalidError, FipopError, ForeignReleaseError, ReleaseTakenError
+from fipop.errors import ApiError, FipopError, UnavailableError
 from fipop.guest.configmap.plan import parse_config_map
+from fipop.guest.errors import ForeignReleaseError, ReleaseTakenError
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import SELECTOR, ReleaseRecord, ReleaseState, build_states, parse_record
 from fipop.guest.in_use import InUseAddresses, addresses_in, parse_ledger, parse_service
@@ -31,7 +33,7 @@ from fipop.guest.workloads import (
     running_releases,
 )
 from fipop.jsons import Json
-from fipop.kube.reader import KubeReader
+from fipop.kube.client import TOO_MUCH, KubeClient
 from fipop.kube.resources import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, PODS, SECRETS, SERVICES
 
 _OF_HELM = "app.kubernetes.io/managed-by=Helm"
@@ -76,7 +78,7 @@ class ObservedState:
         return max((self.now - state.latest.created).total_seconds(), 0.0)
 
 
-async def read_config_maps(client: KubeReader) -> tuple[Json, ...]:
+async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
     """Give the guest's ConfigMaps named `kubevip`, of all namespaces: fipop or its predecessor wrote elsewhere once."""
     listing = await client.list(
         CONFIG_MAPS, field_selector=f"metadata.name={names.GUEST_CONFIG_MAP}", project=parse_config_map
@@ -84,7 +86,7 @@ async def read_config_maps(client: KubeReader) -> tuple[Json, ...]:
     return listing.items
 
 
-async def read_restarts(client: KubeReader, states: Iterable[ReleaseState]) -> dict[str, int]:
+async def read_restarts(client: KubeClient, states: Iterable[ReleaseState]) -> dict[str, int]:
     """Give by uid of each pod of these releases how often its containers restarted.
 
     The charts have no probes: a pod that crashes again and again is ready in between.
@@ -100,7 +102,7 @@ async def read_restarts(client: KubeReader, states: Iterable[ReleaseState]) -> d
     return restarts
 
 
-async def read_in_use(client: KubeReader) -> InUseAddresses:
+async def read_in_use(client: KubeClient) -> InUseAddresses:
     """Give all that the guest carries: in ConfigMaps, Services of type LoadBalancer, the cloud provider's ledger."""
     config_maps, services, ledger = await asyncio.gather(
         read_config_maps(client),
@@ -111,7 +113,7 @@ async def read_in_use(client: KubeReader) -> InUseAddresses:
 
 
 async def read_observed_state(
-    client: KubeReader, wanted: Sequence[WantedRelease], notes: ReleaseMemory, scope: ReleaseScope
+    client: KubeClient, wanted: Sequence[WantedRelease], notes: ReleaseMemory, scope: ReleaseScope
 ) -> ObservedState:
     """Read releases (metadata only) and workloads: three requests where nothing is missing or new."""
     (records, scope), listed = await asyncio.gather(
@@ -206,7 +208,7 @@ class _ReleaseSearch:
         return ForeignReleaseError() if self.scope.is_all else None
 
 
-async def _read_records(client: KubeReader, scope: ReleaseScope) -> tuple[list[ReleaseRecord], ReleaseScope]:
+async def _read_records(client: KubeClient, scope: ReleaseScope) -> tuple[list[ReleaseRecord], ReleaseScope]:
     """Give the records of all releases; where those are more than we take, of the ones that may count."""
 
     async def read(namespace: str | None) -> list[ReleaseRecord]:
@@ -217,7 +219,9 @@ async def _read_records(client: KubeReader, scope: ReleaseScope) -> tuple[list[R
 
     try:
         return await read(None), scope
-    except ApiAnswerError:
+    except UnavailableError as error:
+        if error.reason not in TOO_MUCH:
+            raise
         # Whoever may create Secrets in one namespace must not stop what is done for releases elsewhere.
         found = await asyncio.gather(*map(read, sorted(scope.namespaces)))
         return [record for each in found for record in each], replace(scope, is_all=True)
@@ -234,7 +238,7 @@ def _describe(
     }
 
 
-async def _read_deployments(client: KubeReader, provider: ReleaseState | None) -> tuple[Workload, ...]:
+async def _read_deployments(client: KubeClient, provider: ReleaseState | None) -> tuple[Workload, ...]:
     """Give the cloud provider's Deployment, found by its name; without it, all that helm made."""
     if provider is not None:
         named = await client.list(
@@ -245,13 +249,15 @@ async def _read_deployments(client: KubeReader, provider: ReleaseState | None) -
             return found
     try:
         listing = await client.list(DEPLOYMENTS, label_selector=_OF_HELM, project=parse_deployment)
-    except ApiAnswerError:
+    except UnavailableError as error:
+        if error.reason not in TOO_MUCH:
+            raise
         # More than we take from a guest. They only help to find a predecessor's release under another name.
         return ()
     return listing.items
 
 
-async def _read_ledger(client: KubeReader) -> Json | None:
+async def _read_ledger(client: KubeClient) -> Json | None:
     """Give the cloud provider's ledger. A list: whether a 404 means the object or a path is for the guest to say."""
     listing = await client.list(
         CONFIG_MAPS,
@@ -262,10 +268,12 @@ async def _read_ledger(client: KubeReader) -> Json | None:
     return next(iter(listing.items), None)
 
 
-async def _read_services(client: KubeReader) -> tuple[Json, ...]:
+async def _read_services(client: KubeClient) -> tuple[Json, ...]:
     try:
         listing = await client.list(SERVICES, field_selector="spec.type=LoadBalancer", project=parse_service)
-    except ApiInvalidError:
+    except ApiError as error:
+        if error.status != HTTPStatus.BAD_REQUEST:
+            raise
         # API servers before 1.31 do not know this selector.
         listing = await client.list(SERVICES, project=parse_service)
     return listing.items

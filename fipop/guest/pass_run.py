@@ -8,8 +8,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
 from fipop.deadlines import HELM_TURN_SECONDS
-from fipop.errors import ApiConflictError, ApiError, FipopError, GuestError
+from fipop.errors import ApiError, ConflictError, FipopError, GuestError
 from fipop.guest.configmap.writer import find_namespace, settle_config_maps
+from fipop.guest.errors import explain_refusal
 from fipop.guest.harvester_parking import HarvesterParking
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.guest_process import HelmTarget
@@ -25,8 +26,7 @@ from fipop.guest.release_work import ReleaseWork
 from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
 from fipop.kube.client import KubeClient
-from fipop.kube.connection import Connection
-from fipop.kube.limits import GUEST_SESSION_BYTES, Allowance
+from fipop.kube.guests import GuestAccess
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,6 @@ class PassRun:
     observed: ObservedState | None = None
     unlisted: dict[Role, ReleaseState] = field(default_factory=dict)
     missing: dict[Role, tuple[str, ...]] = field(default_factory=dict)
-    allowance: Allowance = field(default_factory=lambda: Allowance(GUEST_SESSION_BYTES))
     outcomes: dict[Role, Outcome] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
     restarts: dict[str, int] | None = None
@@ -67,13 +66,15 @@ class PassRun:
 
     def note(self, error: FipopError | None) -> None:
         """Keep the first error, and come again soon where it mends itself."""
-        self.error = self.error or error
-        if isinstance(error, ApiConflictError):
+        if error is not None and self.error is None:
+            cluster = self.task.guest.cluster
+            self.error = explain_refusal(error, workspace=cluster.namespace, cluster_name=cluster.name)
+        if isinstance(error, ConflictError):
             self.waits.append(CONFLICT_SECONDS)
 
-    async def first_session(self, connection: Connection) -> None:
+    async def first_session(self, access: GuestAccess) -> None:
         """Probe, observe, write the ConfigMap, and do what the observed state showed to be due."""
-        async with self._session(connection) as client:
+        async with self._session(access) as client:
             config_maps = await read_config_maps(client)
             self.reachable = True
             home = find_namespace(config_maps)
@@ -111,12 +112,12 @@ class PassRun:
         except ApiError as error:
             self.note(error)
 
-    async def run_helm(self, connection: Connection) -> bool:
+    async def run_helm(self, access: GuestAccess) -> bool:
         """Have helm tell what is not known of releases, and settle them; give whether it changed any."""
         if self.observed is None or not (self.task.opted_in or self.task.leaving):
             return False
         target = HelmTarget(
-            connection=connection,
+            access=access,
             # One deadline for all that the turn is for: a slow guest has its names and retries in it, too.
             deadline=asyncio.get_running_loop().time() + HELM_TURN_SECONDS,
             on_request=self.limits.observe_request,
@@ -156,14 +157,14 @@ class PassRun:
             self.note(error)
             return observed
         if objects:
-            async with self._session(turn.target.connection) as client:
+            async with self._session(turn.target.access) as client:
                 for role, places in objects.items():
                     await self._compare(client, role, places)
         return observed
 
-    async def second_session(self, connection: Connection) -> None:
+    async def second_session(self, access: GuestAccess) -> None:
         """See what helm made, and let Harvester's make room for it."""
-        async with self._session(connection) as client:
+        async with self._session(access) as client:
             await self._read_observed_state(client)
             if self.observed is not None and self.task.opted_in:
                 self.observed = await self._parking(client).park(self.observed)
@@ -242,8 +243,8 @@ class PassRun:
         else:
             self.task.memory.lacking.discard(role)
 
-    def _session(self, connection: Connection) -> AbstractAsyncContextManager[KubeClient]:
-        return self.limits.session(connection, allowance=self.allowance)
+    def _session(self, access: GuestAccess) -> AbstractAsyncContextManager[KubeClient]:
+        return self.limits.session(access)
 
     def _parking(self, client: KubeClient) -> HarvesterParking:
         return HarvesterParking(client=client, cluster_name=self.task.guest.cluster_name, note=self.note)

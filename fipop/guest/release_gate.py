@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fipop.errors import ChartError
 from fipop.guest.decisions import is_as_wanted, wanted_digest
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.releases import ReleaseState, Status
 from fipop.guest.helm.targets import Target

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fipop.errors import HelmError, ReleaseRecordError
+from fipop.guest.errors import HelmError, ReleaseRecordError
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import ReleaseState
 from fipop.guest.helm_turn import HelmTurn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fipop.errors import ChartError, HelmError, HelmFailure
 from fipop.guest.decisions import Action, Decision, decide
+from fipop.guest.errors import ChartError, HelmError, HelmFailure
 from fipop.guest.helm.chart_archives import CachedChart
 from fipop.guest.helm.charts import WantedRelease, digest, object_name_candidates, with_object_name
 from fipop.guest.helm.releases import ReleaseState, build_labels

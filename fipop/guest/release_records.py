@@ -24,7 +24,7 @@ class ReleaseRecords:
 
     async def own_revision(self, before: ReleaseRecord) -> None:
         """Note in the newest record that its revision is ours: helm copies labels, the number of the revision too."""
-        async with self.limits.session(self.target.connection) as client:
+        async with self.limits.session(self.target.access) as client:
             selector = f"{SELECTOR},name={before.name}"
             listing = await client.list(
                 SECRETS,
@@ -52,7 +52,7 @@ class ReleaseRecords:
         runs. Only this very version of the record goes: a helm that is alive after all has changed it.
         """
         record = state.latest
-        async with self.limits.session(self.target.connection) as client:
+        async with self.limits.session(self.target.access) as client:
             await client.delete(
                 SECRETS,
                 record.secret,

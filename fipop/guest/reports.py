@@ -7,16 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fipop.api.models import FloatingIP, ReleaseStatus
-from fipop.errors import (
-    ApiInvalidError,
-    ChartError,
-    FipopError,
-    HelmError,
-    InstallBlockedError,
-    ReleaseRecordError,
-)
+from fipop.errors import ApiError, FipopError
 from fipop.guest.configmap.keys import Contradiction
 from fipop.guest.configmap.plan import BlockedKey
+from fipop.guest.errors import ChartError, HelmError, InstallBlockedError, ReleaseRecordError
 from fipop.guest.helm.charts import Role
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.release_memory import ReleaseMemory
@@ -25,7 +19,7 @@ from fipop.metrics.samples import GuestEvent
 from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
 
-_LASTING = (ChartError, HelmError, ReleaseRecordError, InstallBlockedError, ApiInvalidError)
+_LASTING = (ChartError, HelmError, ReleaseRecordError, InstallBlockedError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,4 +144,6 @@ class PassReport:
 
         What only people mend, or what has a time of its own (a chart, helm), is not.
         """
+        if isinstance(self.error, ApiError):
+            return not self.error.is_lasting
         return self.error is not None and not isinstance(self.error, _LASTING)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from fipop.errors import AddressSyntaxError
+from fipop.ipam.errors import AddressSyntaxError
 
 MAPPED_FIRST = 0xFFFF << 32
 """The first of the IPv4-mapped IPv6 addresses (::ffff:0:0/96, RFC 4291 2.5.5.2); fipop reads them as IPv4 addresses."""

@@ -16,8 +16,8 @@ from datetime import datetime
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
-from fipop.errors import RangeUnknownError
 from fipop.ipam.addresses import Address, Family
+from fipop.ipam.errors import RangeUnknownError
 from fipop.ipam.intervals import AddressSet, IntervalSet
 
 OwnerT = TypeVar("OwnerT", bound=Hashable)

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fipop.errors import AddressSyntaxError, PoolSyntaxError, PoolTooLargeError
 from fipop.ipam.addresses import (
     DHCP,
     MAPPED_FIRST,
@@ -19,6 +18,7 @@ from fipop.ipam.addresses import (
     format_address,
     parse_address,
 )
+from fipop.ipam.errors import AddressSyntaxError, PoolSyntaxError, PoolTooLargeError
 from fipop.ipam.intervals import ENDS, ORDINARY, AddressSet, IntervalSet, kind_of
 
 MAX_PARTS = 10_000

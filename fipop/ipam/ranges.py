@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from fipop import errors
-from fipop.errors import IpamError
+from fipop.ipam import errors
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.allocator import AddressPool, Allocator, OwnerT, RangeUsage, Usage
+from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.pool import Pool
 

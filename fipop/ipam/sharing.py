@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic
 
-from fipop.errors import IpamError, PoolExhaustedError, PoolFamilyMissingError
 from fipop.ipam.addresses import Address, Family, FamilyPolicy
 from fipop.ipam.allocator import AddressPool, AddressUser, Allocator, OwnerT, Port
+from fipop.ipam.errors import IpamError, PoolExhaustedError, PoolFamilyMissingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

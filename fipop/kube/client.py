@@ -1,81 +1,275 @@
-"""The only door to the Kubernetes API: every call has a deadline and ends in a value or a typed error."""
+"""Objects of one API server, read and written as JSON. Every request has a deadline and a bound in bytes."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import copy
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Self
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Generic, NamedTuple, Self, TypedDict, TypeVar, Unpack, overload
 
-from fipop.errors import NotLeadingError
+import aiohttp
+
+from fipop.boundary import ApiRequest, ApiResponse, ApiServer, loop_time
+from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
+from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
 from fipop.jsons import Json
-from fipop.kube.access import connection_from_kubeconfig, connection_in_cluster
-from fipop.kube.answers import Answer, is_object_missing, require_object, require_success
-from fipop.kube.calls import FIELD_MANAGER, Call, build_call
-from fipop.kube.connection import Connection
-from fipop.kube.listing import Listing
-from fipop.kube.reader import KubeReader, WatchEvent
 from fipop.kube.resources import Resource
-from fipop.kube.transport import RequestRecord
 
-__all__ = [
-    "Connection",
-    "KubeClient",
-    "KubeReader",
-    "Listing",
-    "RequestRecord",
-    "WatchEvent",
-    "connection_from_kubeconfig",
-    "connection_in_cluster",
-]
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+MANAGEMENT_BYTES = 512 << 20
+PAGE_ITEMS, MOST_PAGES = 500, 10_000
+FIELD_MANAGER = {"fieldManager": "fipop"}
+JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+"""Names no alternative: a server that cannot reduce an object to its metadata must refuse, not send a whole Secret."""
+
+RANCHER_AUTH = "X-Api-Cattle-Auth"
+"""The header by which Rancher says, with the value "false", that itself refuses the token: FACTS of its proxy."""
+TOKEN_REFUSED = "RancherTokenRefused"  # noqa: S105 - a reason
+TOO_MUCH = ("TooLarge", "TooManyPages")
+"""The reasons of an UnavailableError if an answer or a list exceeds the limits of the client."""
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""The reason of an ApiError if nothing can be created in a namespace any more: it is being deleted."""
+
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading an answer raises that has another shape than Kubernetes gives it."""
+_METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"} | dict.fromkeys(
+    ("get", "list", "watch"), "GET"
+)
+_REASON = re.compile(r"[A-Za-z0-9]{1,64}")
+_LONGEST_RETRY_SECONDS = 60.0
 
 
-class KubeClient(KubeReader):
-    """Reads from one API server, and writes there.
+class RedirectError(aiohttp.ClientPayloadError):
+    """The server answered with a redirect: no other server gets the token, and no answer of another one counts."""
 
-    After an error whose `outcome_unknown` is true a write may have been committed: look first.
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T_co]):
+    """A complete list, as it was at one version of the store."""
+
+    items: tuple[T_co, ...]
+    resource_version: int
+
+
+class ListOptions(TypedDict, total=False):
+    """Which objects a list has, and how long reading it may take."""
+
+    namespace: str | None
+    label_selector: str | None
+    field_selector: str | None
+    metadata_only: bool
+    timeout_seconds: float | None
+
+
+class WatchEvent(NamedTuple):
+    """ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+    type: str
+    object: Json
+
+
+class RequestRecord(NamedTuple):
+    """One request and how it ended, for logs and metrics. `status` is 0 if no answer arrived."""
+
+    verb: str
+    path: str
+    status: int
+    duration_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One request, and what an error calls it."""
+
+    verb: str
+    resource: Resource
+    request: ApiRequest
+    name: str = ""
+    """The object that the request names; a 404 is about it only if the API server says so."""
+    shown: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource.kind} {self.shown}".rstrip()
+
+
+class KubeClient:
+    """Reads and writes the objects of one API server.
+
+    No method retries: that is the work queue's job. A request with all pages of a list takes at most `timeout_seconds`,
+    an answer has at most `answer_bytes`, and a list `pages` pages of `page_items` objects. After an UnavailableError a
+    write can have been committed: read the object first.
     """
 
-    _may_write: Callable[[], bool] = staticmethod(lambda: True)
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        timeout_seconds: float = REQUEST_SECONDS,
+        answer_bytes: int = MANAGEMENT_BYTES,
+        page_items: int = PAGE_ITEMS,
+        pages: int = MOST_PAGES,
+        on_request: Callable[[RequestRecord], None] | None = None,
+    ) -> None:
+        self._server = server
+        self._timeout_seconds = timeout_seconds
+        self._answer_bytes = answer_bytes
+        self._page_items = page_items
+        self._pages = pages
+        self._on_request = on_request
+        self._may_write: Callable[[], bool] = lambda: True
+        self._clock: list[float] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; requests under way fail."""
+        await self._server.close()
+
+    def check_authority(self) -> None:
+        """Raise StartError if only a new process can trust the server: its certificate authority was replaced."""
+        self._server.check_authority()
 
     def for_leader(self, leads: Callable[[], bool]) -> Self:
-        """Return a client over the same connections whose writes raise NotLeadingError while `leads` says no.
-
-        It is asked again when the request has its connection: a process that was stopped past its lease finds out in
-        the middle of its work.
-        """
+        """Return a client over the same connections that refuses to write while `leads` says no."""
         guarded = copy.copy(self)
         guarded._may_write = leads  # noqa: SLF001 - of our own class
         return guarded
 
+    def server_now(self) -> datetime:
+        """Return the API server's time (aware, UTC), at most a second and a round trip behind it.
+
+        It is what the Date header of the last answer said, and the time since then. Raises UnavailableError before the
+        first answer.
+        """
+        if not self._clock:
+            raise UnavailableError("read the clock of the API server", reason="NoAnswerYet", is_unsent=True)
+        try:
+            return datetime.fromtimestamp(self._clock[0] + loop_time(), tz=UTC)
+        except (ValueError, OverflowError):  # a guest cluster can say that it is the end of the year 9999
+            raise UnavailableError("read the clock of the API server", reason="BadDate") from None
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        metadata_only: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> Json | None:
+        """Return one object; None if it does not exist."""
+        accept = METADATA.format("") if metadata_only else JSON
+        call = _build("get", resource, namespace, name, accept=accept)
+        try:
+            return await self._ask(call, timeout_seconds)
+        except NotFoundError:
+            return None
+
+    @overload
+    async def list(self, resource: Resource, **options: Unpack[ListOptions]) -> Listing[Json]: ...
+
+    @overload
+    async def list(
+        self, resource: Resource, *, project: Callable[[Json], T], **options: Unpack[ListOptions]
+    ) -> Listing[T]: ...
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        project: Callable[[Json], Any] | None = None,
+        **options: Unpack[ListOptions],
+    ) -> Listing[Any]:
+        """Return all objects, page by page; `project` cuts each one down before the next page is read."""
+        selectors = {
+            "labelSelector": options.get("label_selector"),
+            "fieldSelector": options.get("field_selector"),
+        }
+        query = {key: value for key, value in selectors.items() if value} | {"limit": str(self._page_items)}
+        accept = METADATA.format("List") if options.get("metadata_only") else JSON
+        seconds, namespace = options.get("timeout_seconds"), options.get("namespace")
+        items: list[Any] = []
+        async with self._deadline(f"list {resource.kind}", seconds):
+            for _ in range(self._pages):
+                call = _build("list", resource, namespace, query=query, accept=accept)
+                page = await self._ask(call, seconds)
+                with _readable(call, HTTPStatus.OK):
+                    found = [_object(item) for item in page.get("items") or ()]
+                    items += map(project, found) if project is not None else found
+                    if not page["metadata"].get("continue"):
+                        return Listing(tuple(items), int(page["metadata"]["resourceVersion"]))
+                    query |= {"continue": page["metadata"]["continue"]}
+        raise UnavailableError(f"list {resource.kind}", status=HTTPStatus.OK, reason="TooManyPages")
+
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        field_selector: str | None = None,
+        resource_version: str | int | None = None,
+        timeout_seconds: int = LONGEST_WATCH_SECONDS,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Yield events from `resource_version` on until the server ends the watch. Raises ApiError: list again then.
+
+        Close the generator (`aclosing`) to stop early.
+        """
+        query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
+        query |= {"resourceVersion": str(resource_version)} if resource_version is not None else {}
+        query |= {"fieldSelector": field_selector} if field_selector else {}
+        call = _build("watch", resource, namespace, query=query)
+        lines = self._lines(call, timeout_seconds + WATCH_GRACE_SECONDS)
+        async with contextlib.aclosing(lines):
+            async for line in lines:
+                with _readable(call, HTTPStatus.OK):
+                    event = json.loads(line)
+                    kind, found = event["type"], event["object"]
+                    if kind == "ERROR":
+                        raise _error(call, int(found.get("code") or 500), found)
+                    item = _object(found)
+                yield WatchEvent(str(kind), item)
+
+    async def version(self) -> Json:
+        """Return what the API server says of its version: `major`, `minor`, `gitVersion` and more."""
+        kind = Resource(group="", version="v1", plural="", kind="version", namespaced=False)
+        request = ApiRequest(method="GET", path="/version", headers={"Accept": JSON})
+        return await self._ask(_Call(verb="get", resource=kind, request=request), None, is_object=False)
+
     async def create(self, resource: Resource, body: Json, *, namespace: str | None = None) -> Json:
-        """Create an object and return it as stored; the namespace is the given one, else the body's."""
+        """Create an object and return it as stored; ConflictError if its name is taken."""
         metadata = body["metadata"]
-        call = build_call(
-            "create",
-            "POST",
-            resource,
-            namespace=namespace or metadata.get("namespace"),
-            query=FIELD_MANAGER,
-            body=body,
-        )
-        call = replace(call, name=metadata.get("name"))
-        return require_object(call, await self._write(call))
+        place = namespace or metadata.get("namespace")
+        call = _build("create", resource, place, query=FIELD_MANAGER, body=_typed(resource, body))
+        return await self._write(call)
 
     async def replace(self, resource: Resource, body: Json, *, subresource: str | None = None) -> Json:
-        """Replace an object by one that was read before; name, namespace and resourceVersion are the body's."""
+        """Replace an object that was read before, at the version in `body`; ConflictError if it changed since."""
         metadata = body["metadata"]
-        call = build_call(
+        call = _build(
             "replace",
-            "PUT",
             resource,
-            namespace=metadata.get("namespace"),
-            name=metadata["name"],
-            subresource=subresource,
+            metadata.get("namespace"),
+            metadata["name"],
+            subresource,
             query=FIELD_MANAGER,
-            body=body,
+            body=_typed(resource, body),
         )
-        return require_object(call, await self._write(call))
+        return await self._write(call)
 
     async def merge_patch(
         self,
@@ -86,19 +280,17 @@ class KubeClient(KubeReader):
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> Json:
-        """Merge a patch into an object and return it; with `metadata.resourceVersion` in it a stale one is a 409."""
-        call = build_call(
+        """Merge a patch into an object; with `metadata.resourceVersion`, ConflictError if it changed since."""
+        call = _build(
             "patch",
-            "PATCH",
             resource,
-            namespace=namespace,
-            name=name,
-            subresource=subresource,
+            namespace,
+            name,
+            subresource,
             query=FIELD_MANAGER,
             body=patch,
-            content_type="application/merge-patch+json",
         )
-        return require_object(call, await self._write(call))
+        return await self._write(call)
 
     async def delete(
         self,
@@ -110,29 +302,202 @@ class KubeClient(KubeReader):
         resource_version: str | int | None = None,
         propagation: str | None = None,
     ) -> bool:
-        """Delete an object; False where it was gone already. A precondition that fails is ApiConflictError."""
-        preconditions = {
-            "uid": uid,
-            "resourceVersion": None if resource_version is None else str(resource_version),
-        }
-        options = {
+        """Delete an object; False if it was gone already, ConflictError if a precondition fails."""
+        wanted = {"uid": uid, "resourceVersion": str(resource_version) if resource_version else None}
+        body: Json = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
-            "preconditions": {key: value for key, value in preconditions.items() if value is not None},
+            "preconditions": {key: value for key, value in wanted.items() if value},
         }
         if propagation is not None:
-            options["propagationPolicy"] = propagation
-        call = build_call("delete", "DELETE", resource, namespace=namespace, name=name, body=options)
-        answer = await self._write(call)
-        if is_object_missing(call, answer):
+            body["propagationPolicy"] = propagation
+        try:
+            await self._write(_build("delete", resource, namespace, name, body=body))
+        except NotFoundError:
             return False
-        require_success(call, answer)
         return True
 
-    async def _write(self, call: Call) -> Answer:
-        def check() -> None:
-            if not self._may_write():
-                raise NotLeadingError(verb=call.verb, kind=call.kind)
+    @asynccontextmanager
+    async def exchange(self, request: ApiRequest, *, verb: str, seconds: float) -> AsyncIterator[ApiResponse]:
+        """Send a request of another program, and return its answer, of any status, until the context ends."""
+        kind = Resource(group="", version="v1", plural="", kind="(helm)", namespaced=False)
+        call = _Call(verb=verb, resource=kind, request=request)
+        async with self._deadline(str(call), seconds), self._send(call) as response:
+            yield response
 
-        check()
-        return await self._receive(call, self._deadline(None), self._limits.answer_bytes, before_send=check)
+    async def _write(self, call: _Call) -> Json:
+        if not self._may_write():
+            raise UnavailableError(str(call), reason="NotLeading", is_unsent=True)
+        return await self._ask(call, None)
+
+    async def _ask(self, call: _Call, timeout_seconds: float | None, *, is_object: bool = True) -> Json:
+        async with self._deadline(str(call), timeout_seconds), self._send(call) as response:
+            text = await self._read(call, response)
+        if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+            raise _error_of(call, response, text)
+        with _readable(call, response.status):
+            answer: Json = json.loads(text)
+            if not isinstance(answer, dict):
+                raise TypeError
+            return _object(answer) if is_object else answer
+
+    async def _lines(self, call: _Call, seconds: float) -> AsyncGenerator[bytes, None]:
+        until, pending = loop_time() + seconds, b""
+        # No deadline is open while the caller has a line: it would end the caller's own work.
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._deadline(str(call), None):
+                response = await stack.enter_async_context(self._send(call))
+                if response.status != HTTPStatus.OK:
+                    raise _error_of(call, response, await self._read(call, response))
+            while True:
+                async with self._deadline(str(call), until - loop_time()):
+                    chunk = await response.content.readany()
+                if not chunk:
+                    return
+                *whole, pending = (pending + chunk).split(b"\n")
+                if len(pending) > self._answer_bytes:
+                    raise UnavailableError(str(call), status=response.status, reason="TooLarge")
+                for line in whole:
+                    yield line
+
+    @asynccontextmanager
+    async def _deadline(self, what: str, seconds: float | None) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._timeout_seconds if seconds is None else seconds):
+                yield
+        except TimeoutError:
+            raise UnavailableError(what, reason="Timeout") from None
+
+    @asynccontextmanager
+    async def _send(self, call: _Call) -> AsyncIterator[ApiResponse]:
+        """Send a request, record how it ended, and translate what goes wrong on the way to the server and back."""
+        started, status = loop_time(), 0
+        try:
+            async with self._server.send(call.request) as response:
+                status = response.status
+                self._note_time(response.headers.get("Date", ""))
+                yield response
+        except (aiohttp.ClientError, OSError) as error:
+            # Before a connection stands nothing is sent: the outcome of a write is known then.
+            is_unsent = isinstance(error, aiohttp.ClientConnectorError)
+            raise UnavailableError(str(call), reason=_word(error), is_unsent=is_unsent) from error
+        finally:
+            if self._on_request is not None:
+                self._on_request(RequestRecord(call.verb, call.request.path, status, loop_time() - started))
+
+    async def _read(self, call: _Call, response: ApiResponse) -> bytes:
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise UnavailableError(str(call), status=response.status, reason="Compressed")
+        text = bytearray()
+        while chunk := await response.content.readany():
+            text += chunk
+            if len(text) > self._answer_bytes:
+                raise UnavailableError(str(call), status=response.status, reason="TooLarge")
+        return bytes(text)
+
+    def _note_time(self, date: str) -> None:
+        with contextlib.suppress(*_MALFORMED, IndexError):
+            self._clock[:] = [parsedate_to_datetime(date).timestamp() - loop_time()]
+
+
+def _build(
+    verb: str,
+    resource: Resource,
+    namespace: str | None = None,
+    name: str | None = None,
+    subresource: str | None = None,
+    *,
+    query: Mapping[str, str] | None = None,
+    body: Json | None = None,
+    accept: str = JSON,
+) -> _Call:
+    content_type = MERGE_PATCH if verb == "patch" else JSON
+    headers = {"Accept": accept, "Content-Type": content_type, "Accept-Encoding": "identity"}
+    request = ApiRequest(
+        method=_METHODS[verb],
+        path=resource.path(namespace=namespace, name=name, subresource=subresource),
+        query=dict(query or {}),
+        headers=headers,
+        body=body,
+    )
+    shown = "/".join(part for part in (namespace, name or _name_of(body)) if part)
+    return _Call(verb=verb, resource=resource, request=request, name=name or "", shown=shown)
+
+
+def _name_of(body: Json | None) -> str:
+    return str(((body or {}).get("metadata") or {}).get("name") or "")
+
+
+def _typed(resource: Resource, body: Json) -> Json:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+
+
+def _object(item: Any) -> Json:
+    """Return an object of an answer; raise a TypeError if it has no metadata."""
+    if not isinstance(item["metadata"], dict):
+        raise TypeError
+    found: Json = item
+    return found
+
+
+@contextmanager
+def _readable(call: _Call, status: int) -> Iterator[None]:
+    """Translate what goes wrong when an answer has not the shape that Kubernetes gives it."""
+    try:
+        yield
+    except _MALFORMED:
+        raise UnavailableError(str(call), status=status, reason="NoKubernetesAnswer") from None
+
+
+def _error_of(call: _Call, response: ApiResponse, text: bytes) -> ApiError:
+    """Return the error of an answer that is no success; of its text only the machine reason travels."""
+    status: Json = {}
+    with contextlib.suppress(*_MALFORMED):
+        parsed = json.loads(text)
+        status = parsed if parsed["kind"] == "Status" else {}
+    if response.headers.get(RANCHER_AUTH) == "false":
+        return ApiError(str(call), status=response.status, reason=TOKEN_REFUSED)
+    return _error(call, response.status, status, response.headers.get("Retry-After", ""))
+
+
+def _error(call: _Call, code: int, status: Json, retry_after: str = "") -> ApiError:
+    reason, details = _reason(status.get("reason")), status.get("details")
+    details = details if isinstance(details, dict) else {}
+    what = str(call)
+    if code == HTTPStatus.NOT_FOUND and call.name and details.get("name") == call.name:
+        # A proxy and a missing CRD answer 404, too: only the API server's own words say that the object is gone.
+        return NotFoundError(what, status=code, reason=reason)
+    if code == HTTPStatus.CONFLICT:
+        return ConflictError(what, status=code, reason=reason)
+    if code in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS) or code >= 500 or code < 400:
+        seconds = retry_after or str(details.get("retryAfterSeconds") or "")
+        wait = float(seconds) if seconds.isascii() and seconds.isdigit() else 0.0
+        is_refused = code == HTTPStatus.TOO_MANY_REQUESTS
+        wait = min(wait, _LONGEST_RETRY_SECONDS) or float(is_refused)
+        return UnavailableError(what, status=code, reason=reason, retry_after=wait, is_unsent=is_refused)
+    causes = details.get("causes")
+    for cause in causes if isinstance(causes, list) else ():
+        if isinstance(cause, dict) and cause.get("reason") == NAMESPACE_TERMINATING:
+            reason = NAMESPACE_TERMINATING
+    return (ForbiddenError if code == HTTPStatus.FORBIDDEN else ApiError)(what, status=code, reason=reason)
+
+
+def _word(error: BaseException) -> str:
+    """Return the reason of an UnavailableError if no answer arrived."""
+    words: tuple[tuple[type[BaseException], str], ...] = (
+        (TimeoutError, "Timeout"),
+        (RedirectError, "Redirect"),
+        (aiohttp.ClientConnectorCertificateError, "CertificateInvalid"),
+        (aiohttp.ClientConnectorSSLError, "TlsHandshake"),
+        (aiohttp.ClientConnectorDNSError, "NameResolution"),
+        (aiohttp.ClientConnectorError, "ConnectionFailed"),
+        (aiohttp.ClientHttpProxyError, "ProxyRefused"),
+    )
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError):
+        return "ConnectionRefused"
+    return next((word for kind, word in words if isinstance(error, kind)), "ConnectionCut")
+
+
+def _reason(text: object) -> str:
+    """Return a machine reason fit for a log or a condition: letters and digits, at most 64."""
+    return "".join(_REASON.findall(text)[:1]) if isinstance(text, str) else ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from fipop.api.names import GROUP, VERSION
-from fipop.errors import ApiInvalidError
+from fipop.errors import ApiError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Resource:
         """Return the URL path of the collection, of one object, or of an object's subresource.
 
         A name comes from other people's objects at times: one that is empty or climbs the path would turn the
-        call into another one (a DELETE without a name deletes the collection), so it raises ApiInvalidError. A
+        call into another one (a DELETE without a name deletes the collection), so it raises ApiError. A
         scope that does not fit the resource is a mistake of the caller: ValueError.
         """
         if namespace is not None and not self.namespaced:
@@ -54,7 +54,7 @@ class Resource:
 
     def _segment(self, text: str) -> str:
         if text in ("", ".", "..") or "/" in text or "%" in text:
-            raise ApiInvalidError(verb="address", kind=self.kind, name=text[:253], reason="InvalidName")
+            raise ApiError(f"address {self.kind} {text[:253]!r}", reason="InvalidName")
         return quote(text, safe="")
 
 

@@ -23,8 +23,6 @@ from fipop.guest.limits import GuestLimits
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
-from fipop.kube.lease import LeaseLock
-from fipop.kube.limits import ReadLimits
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot
 from fipop.metrics.server import MetricsPage, MetricsServer
@@ -33,11 +31,12 @@ from fipop.operator.crds import find_our_age, read_crds, settle_crds
 from fipop.operator.manager import Manager
 from fipop.operator.memory_limit import most_helms, read_memory_limit
 from fipop.operator.predecessor import Predecessor
-from fipop.operator.queues import OBJECT_CONCURRENCY, build_queues
+from fipop.operator.queues import build_queues
 from fipop.operator.snapshot import build_snapshot
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.leader_election import LeaderElector
-from fipop.runtime.process import VITAL_CONNECTIONS, Process
+from fipop.runtime.lease import LeaseLock
+from fipop.runtime.process import Process
 from fipop.runtime.relist import EventType, Feed, Relister
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
@@ -47,7 +46,6 @@ logger = logging.getLogger(__name__)
 requests = logging.getLogger("fipop.requests")
 
 TRACE = 5
-MANAGEMENT_ANSWER_BYTES = 512 * 1024 * 1024
 VISITS_AT_ONCE = 64
 """How many guest clusters are talked to at once."""
 
@@ -69,7 +67,6 @@ class OperatorOptions:
     update_crds: bool = True
     """Whether the cluster's CRDs are updated."""
     leader_election: bool = True
-    allow_loopback_guests: bool = False
     resync_seconds: float = 300.0
 
 
@@ -81,13 +78,13 @@ def build_operator(
     helm: HelmProcess,
     clock: Clock,
     random: Random,
-    guests: GuestFactory | None = None,
+    guests: GuestFactory,
     set_log_level: Callable[[Settings], None] = lambda _: None,
 ) -> Operator:
     """Build the operator role with all its parts over the world outside; `Operator.run` starts it.
 
     `api` is called for each set of connections to the management cluster, `guests` for each connection to a guest
-    cluster (None: over HTTPS, and all behind one Rancher share connections). `watch` builds the watch of the
+    cluster. `watch` builds the watch of the
     management cluster. All waiting is measured by the event loop's clock. `set_log_level` is told of every change of
     the options.
     """
@@ -103,7 +100,7 @@ class World:
     """What is outside of the operator; `build_operator` documents each."""
 
     api: ApiFactory
-    guests: GuestFactory | None
+    guests: GuestFactory
     watch: WatchFactory
     helm: HelmProcess
     clock: Clock
@@ -113,7 +110,7 @@ class World:
 class Operator:
     """One process of the operator role.
 
-    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, AuthorityReplacedError
+    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, StartError
     and LeaderWorkStuckError want a fresh process. `set_log_level` is told of every change of the option.
     """
 
@@ -129,17 +126,15 @@ class Operator:
         self._crds = read_crds(options.crds) if options.crds is not None else []
         build_client = partial(
             KubeClient,
-            limits=ReadLimits(answer_bytes=MANAGEMENT_ANSWER_BYTES, list_bytes=MANAGEMENT_ANSWER_BYTES),
             on_request=partial(self._note_request, "management"),
-            user_agent=f"fipop/{options.version}",
         )
-        self._client = build_client(world.api(), max_connections=OBJECT_CONCURRENCY + 8)
-        self._vital_client = build_client(world.api(), max_connections=VITAL_CONNECTIONS)
+        self._client = build_client(world.api())
+        self._vital_client = build_client(world.api())
         self._process = Process(
             client=self._vital_client,
             config_map=(options.namespace, names.SETTINGS_CONFIG_MAP),
         )
-        self._events = EventRecorder(self._client, instance=options.identity)
+        self._events = EventRecorder(self._client, now=world.clock.now, instance=options.identity)
         self._configuration = Configuration(
             client=self._client,
             events=self._events,
@@ -161,7 +156,6 @@ class Operator:
         limits = GuestLimits(
             helm=self._helm,
             charts=ChartCache(self._helm, read_access=read_access),
-            allow_loopback=options.allow_loopback_guests,
             slots=asyncio.Semaphore(VISITS_AT_ONCE),
             observe_request=partial(self._note_request, "guest"),
             guests=world.guests,

@@ -115,11 +115,16 @@ class Configuration:
         name = names.LAST_SETTINGS_CONFIG_MAP
         return await self._client.get(CONFIG_MAPS, name, namespace=self._namespace)
 
-    def complain(self, reason: str, message: str, *, is_warning: bool = True) -> None:
-        """Record an event on the ConfigMap: an option cannot take effect, or something else that admins should know."""
+    def complain(
+        self, reason: str, message: str, *, is_warning: bool = True, is_repeated: bool = False
+    ) -> None:
+        """Record an event on the ConfigMap: an option cannot take effect, or something else that admins should know.
+
+        One that `is_repeated` is written each time; any other once in an hour.
+        """
         if self._about is not None:
             kind = EventType.WARNING if is_warning else EventType.NORMAL
-            self._events.record(self._about, kind, reason, message)
+            self._events.record(self._about, kind, reason, message, is_repeated=is_repeated)
 
     def _take(self, config_map: Mapping[str, Any] | None) -> None:
         assert config_map is not None, "a missing one is made"

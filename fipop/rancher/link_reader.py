@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from fipop.boundary import loop_time
-from fipop.errors import ApiForbiddenError
+from fipop.errors import ForbiddenError
 from fipop.jsons import JsonView
-from fipop.kube.reader import KubeReader
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import SECRETS, Resource
 from fipop.rancher.objects import ObjectRef
 
@@ -32,7 +32,7 @@ class Unreadable:
 class LinkReader:
     """Keeps what objects said, never the objects: there are secrets in them."""
 
-    client: KubeReader
+    client: KubeClient
     monotonic: Callable[[], float] = loop_time
     _known: dict[tuple[Resource, ObjectRef], tuple[float, Any]] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class LinkReader:
         what = f"{resource.kind} {ref.namespace}/{ref.name}"
         try:
             found = await self.client.get(resource, ref.name, namespace=ref.namespace)
-        except ApiForbiddenError:
+        except ForbiddenError:
             return Unreadable(f"fipop cannot read {what}: add its namespace to secretNamespaces of the chart")
         if found is None:
             self._known.pop((resource, ref), None)

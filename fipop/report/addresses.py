@@ -9,9 +9,9 @@ from enum import StrEnum
 from itertools import islice
 
 from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Requested, Reservation
-from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.allocator import AddressUser, Reason, Usage
+from fipop.ipam.errors import IpamError
 from fipop.report.snapshot import ClusterSnapshot, Kind, Unread, read_address
 from fipop.state.claims import reservation_name
 from fipop.state.range_index import OwnerKey

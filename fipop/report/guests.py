@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fipop.api.names import GUEST_CONFIG_MAP, KUBECONFIG_SECRET_SUFFIX
-from fipop.deadlines import GUEST_REQUEST_SECONDS
-from fipop.errors import ApiForbiddenError, FipopError
+from fipop.boundary import GuestFactory
+from fipop.errors import FipopError, ForbiddenError
+from fipop.guest.errors import explain_refusal
 from fipop.guest.helm.charts import WantedRelease, wanted_releases
 from fipop.guest.in_use import addresses_in, parse_service
-from fipop.guest.kubeconfig import parse_kubeconfig
+from fipop.guest.limits import open_guest
 from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.release_ownership import build_scope
@@ -21,8 +22,8 @@ from fipop.guest.report_building import sum_up_release
 from fipop.guest.workloads import Workload, judge_readiness, of_release
 from fipop.ipam.addresses import Address
 from fipop.jsons import Json, as_mapping, as_text
-from fipop.kube.limits import GUEST_LIMITS, GUEST_SESSION_BYTES, Allowance
-from fipop.kube.reader import KubeReader
+from fipop.kube.client import KubeClient
+from fipop.kube.guests import GuestServers, read_kubeconfig
 from fipop.kube.resources import SECRETS, SERVICES
 from fipop.report.snapshot import ClusterSnapshot, Unread, read_address
 from fipop.state.observations import Finding, judge_release
@@ -71,7 +72,7 @@ class GuestReport:
 
 
 async def read_guest(
-    client: KubeReader, snapshot: ClusterSnapshot, guest_id: str, *, allow_loopback: bool = False
+    client: KubeClient, snapshot: ClusterSnapshot, guest_id: str, guests: GuestFactory
 ) -> GuestReport:
     """Read a guest within the bounds that the operator has; what fails is in the report, with the step that failed."""
     step = "kubeconfig"
@@ -80,8 +81,8 @@ async def read_guest(
     settings, notes = snapshot.installation.settings, ReleaseMemory()
     wanted = wanted_releases(settings)
     try:
-        guest = _connect(await _read_kubeconfig(client, snapshot, guest_id), guest_id, allow_loopback)
-        async with guest:
+        kubeconfig = await _read_kubeconfig(client, snapshot, guest_id)
+        async with open_guest(guests, read_kubeconfig(kubeconfig, guest_id)) as guest:
             step = "connection"
             version = await guest.version()
             step = "objects"
@@ -91,7 +92,10 @@ async def read_guest(
                 read_observed_state(guest, wanted, notes, build_scope(settings, frozenset(reported))),
             )
     except FipopError as error:
-        is_refused = step == "kubeconfig" and isinstance(error, ApiForbiddenError)
+        is_refused = step == "kubeconfig" and isinstance(error, ForbiddenError)
+        cluster = next(iter(snapshot.cache.guest_clusters(guest_id)), None)
+        if cluster is not None:
+            error = explain_refusal(error, workspace=cluster.namespace, cluster_name=cluster.name)
         return GuestReport(guest=guest_id, step="rights" if is_refused else step, problem=str(error))
     return GuestReport(
         guest=guest_id,
@@ -108,16 +112,19 @@ async def read_guest(
 
 
 async def read_guests(
-    client: KubeReader, snapshot: ClusterSnapshot, guest_ids: Iterable[str], *, allow_loopback: bool = False
+    client: KubeClient, snapshot: ClusterSnapshot, guest_ids: Iterable[str]
 ) -> list[GuestReport]:
     """Read guests, some at once; the reports come in the order of `guest_ids`."""
-    turns = asyncio.Semaphore(GUESTS_AT_ONCE)
+    turns, guests = asyncio.Semaphore(GUESTS_AT_ONCE), GuestServers()
 
     async def read(guest_id: str) -> GuestReport:
         async with turns:
-            return await read_guest(client, snapshot, guest_id, allow_loopback=allow_loopback)
+            return await read_guest(client, snapshot, guest_id, guests)
 
-    return list(await asyncio.gather(*map(read, guest_ids)))
+    try:
+        return list(await asyncio.gather(*map(read, guest_ids)))
+    finally:
+        await guests.close()
 
 
 def list_unread(reports: Iterable[GuestReport]) -> tuple[Unread, ...]:
@@ -147,7 +154,7 @@ def _service(found: Json) -> GuestService:
     )
 
 
-async def _read_kubeconfig(client: KubeReader, snapshot: ClusterSnapshot, guest_id: str) -> bytes:
+async def _read_kubeconfig(client: KubeClient, snapshot: ClusterSnapshot, guest_id: str) -> bytes:
     cluster = next(iter(snapshot.cache.guest_clusters(guest_id)), None)
     if cluster is None:
         raise FipopError("Rancher has no cluster with this id that you can read")
@@ -161,14 +168,3 @@ async def _read_kubeconfig(client: KubeReader, snapshot: ClusterSnapshot, guest_
         return base64.b64decode(as_text(as_mapping(secret.get("data")).get("value")), validate=True)
     except binascii.Error:
         return b""
-
-
-def _connect(kubeconfig: bytes, guest_id: str, allow_loopback: bool) -> KubeReader:
-    return KubeReader(
-        parse_kubeconfig(kubeconfig, guest_id=guest_id, allow_loopback=allow_loopback),
-        timeout_seconds=GUEST_REQUEST_SECONDS,
-        limits=GUEST_LIMITS,
-        allowance=Allowance(GUEST_SESSION_BYTES),
-        max_connections=2,
-        user_agent="fipop",
-    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from fipop.errors import ApiForbiddenError, ChartError
+from fipop.errors import ForbiddenError
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.chart_access import ChartAccessError, ChartAccessReader
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import wanted_releases
+from fipop.guest.helm.guest_process import LocalHelm
 from fipop.guest.helm.runner import HelmRunner
 from fipop.kube.client import KubeClient
+from fipop.kube.guests import GuestServers
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
 from fipop.rancher.objects import CREDENTIAL_NAMESPACE
 from fipop.report.findings import BIND_VIEWER, Finding, Section, Severity, Subject, point
@@ -45,7 +48,7 @@ async def probe_secret_rights(client: KubeClient, snapshot: ClusterSnapshot) -> 
     for namespace in sorted(guests | {CREDENTIAL_NAMESPACE}):
         try:
             allowed = await _may_get_secrets(client, account, namespace)
-        except ApiForbiddenError:
+        except ForbiddenError:
             message = (
                 "the rights are not known: missing right: create subjectaccessreviews.authorization.k8s.io"
             )
@@ -81,7 +84,10 @@ async def probe_charts(client: KubeClient, snapshot: ClusterSnapshot, helm: str 
         message = "the charts were not fetched: no helm program is on PATH"
         return [point(subject, Severity.WARNING, "NotTried", message, "Name one with --helm PROGRAM")]
     read_access = ChartAccessReader(client=client, namespace=installation.namespace).read
-    cache, found = ChartCache(HelmRunner(helm), read_access=read_access), []
+    cache, found = (
+        ChartCache(HelmRunner(helm, process=LocalHelm(helm, GuestServers())), read_access=read_access),
+        [],
+    )
     try:
         for wanted in wanted_releases(installation.settings):
             subject = Subject(section=Section.CHARTS, kind="Chart", name=str(wanted.source))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
-from fipop.errors import ApiError, ApiForbiddenError, ApiNotFoundError, ApiUnreachableError
+from fipop.errors import ApiError, ForbiddenError
 from fipop.jsons import Json, as_list, as_mapping, as_text
-from fipop.kube.reader import KubeReader
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -45,11 +46,11 @@ _OPERATOR_LABELS = "app.kubernetes.io/name=fipop,app.kubernetes.io/component!=we
 
 
 async def read_snapshot(
-    client: KubeReader, *, namespace: str, about_operator: bool = True
+    client: KubeClient, *, namespace: str, about_operator: bool = True
 ) -> ClusterSnapshot:
     """Read the management cluster once; the operator itself is in `namespace`.
 
-    Raises ApiUnreachableError and ApiUnauthorizedError: a reader who is not let in learns nothing.
+    Raises ApiError if the API server does not answer or refuses the credential.
     """
     reader, cache = SnapshotReader(client), ClusterCache()
     # A floating IP without a status is in the space of its range.
@@ -77,7 +78,7 @@ async def read_snapshot(
 class SnapshotReader:
     """Reads one thing after the other, and notes in `unread` what it could not read."""
 
-    def __init__(self, client: KubeReader) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
         self.unread: list[Unread] = []
 
@@ -106,18 +107,16 @@ class SnapshotReader:
         """Wait for a read; None, and a note, where it was refused or failed."""
         try:
             return await read
-        except ApiForbiddenError:
+        except ForbiddenError:
             place = f" in {namespace}" if namespace else ""
             right = f"{verb} {resource.plural}{'.' + resource.group if resource.group else ''}{place}"
             self.unread.append(Unread(what=what, problem=f"missing right: {right}", forbidden=True))
-        except ApiNotFoundError:
-            self.unread.append(Unread(what=what, problem=f"the API server does not know {resource.plural}"))
-        except ApiUnreachableError:
-            raise
         except ApiError as error:
-            if error.status == _UNAUTHORIZED:
+            if error.status in (_NO_ANSWER, HTTPStatus.UNAUTHORIZED):
                 raise
-            self.unread.append(Unread(what=what, problem=str(error)))
+            is_unknown = error.status == HTTPStatus.NOT_FOUND
+            problem = f"the API server does not know {resource.plural}" if is_unknown else str(error)
+            self.unread.append(Unread(what=what, problem=problem))
         return None
 
     async def read_installation(self, namespace: str) -> Installation:
@@ -163,7 +162,8 @@ class SnapshotReader:
         return read_workload(items[0]) if items else None
 
 
-_UNAUTHORIZED = 401
+_NO_ANSWER = 0
+"""The status of an ApiError if no answer arrived."""
 
 
 def read_leadership(lease: Json) -> Leadership:

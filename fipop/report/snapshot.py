@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from fipop.api import names
 from fipop.api.models import FloatingIP
-from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, parse_address
+from fipop.ipam.errors import IpamError
 from fipop.operator.rollout.progress import RolloutState
 from fipop.settings.options import DEFAULTS, BadOption, Settings
 from fipop.state.cache import ClusterCache

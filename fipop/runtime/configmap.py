@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from fipop.errors import ApiAlreadyExistsError, FipopError
+from fipop.errors import ConflictError, FipopError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient, Listing
-from fipop.kube.list_watch import ListWatch
 from fipop.kube.resources import CONFIG_MAPS
+from fipop.runtime.list_watch import ListWatch
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class ConfigMapFollower:
         }
         try:
             made = await self._client.create(CONFIG_MAPS, body)
-        except ApiAlreadyExistsError:
+        except ConflictError:
             return None
         logger.info("Created ConfigMap from the defaults", extra={"config_map": self._name})
         return made

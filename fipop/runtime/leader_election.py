@@ -17,7 +17,7 @@ from fipop.deadlines import (
     STOP_MARGIN_SECONDS,
 )
 from fipop.errors import FipopError
-from fipop.kube.lease import LeaseLock
+from fipop.runtime.lease import LeaseLock
 
 logger = logging.getLogger(__name__)
 

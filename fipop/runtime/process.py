@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from fipop.boundary import loop_time
-from fipop.errors import ApiUnreachableError, FipopError
+from fipop.errors import FipopError, UnavailableError
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.runtime.health import HealthFacts, ReadRecord
@@ -19,8 +19,6 @@ logger = logging.getLogger(__name__)
 START_RETRY_SECONDS = 2.0
 HEALTH_READ_SECONDS = 5.0
 """Between two reads of an object."""
-VITAL_CONNECTIONS = 2
-"""Of the client for the Lease and for health, which no work has a part in: a load of work must not cost the lead."""
 AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 """How requests fail where an API server has a certificate of an authority that is new to us."""
 
@@ -29,7 +27,7 @@ class Process:
     """How a role starts and ends, and the facts of its health.
 
     `config_map` is what health reads: the namespace and name of a ConfigMap that the role may get, be it there or not.
-    Its steps and parts raise what the process cannot survive: RestoredStoreError, AuthorityReplacedError and
+    Its steps and parts raise what the process cannot survive: RestoredStoreError, StartError and
     LeaderWorkStuckError want a fresh one.
     """
 
@@ -98,7 +96,7 @@ class Process:
         """Read an object again and again: an API server whose store hangs still answers what needs no object.
 
         An answer that refuses us (401, 403, 429) is no read either: whatever else is asked for would be refused, too.
-        Raises AuthorityReplacedError: no waiting would bring an API server back whose certificate is not ours to trust.
+        Raises StartError: no waiting would bring an API server back whose certificate is not ours to trust.
         """
         namespace, name = self._config_map
         while True:
@@ -112,6 +110,6 @@ class Process:
             await asyncio.sleep(HEALTH_READ_SECONDS)
 
     def _check_authority(self, error: FipopError) -> None:
-        """Raise AuthorityReplacedError where a request failed because we know an old authority of the server."""
-        if isinstance(error, ApiUnreachableError) and error.reason in AUTHORITY_FAILURES:
+        """Raise StartError where a request failed because we know an old authority of the server."""
+        if isinstance(error, UnavailableError) and error.reason in AUTHORITY_FAILURES:
             self._client.check_authority()

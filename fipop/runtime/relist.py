@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
-from fipop.kube.client import KubeReader, Listing
+from fipop.kube.client import KubeClient, Listing
 from fipop.kube.resources import Resource
 from fipop.runtime.store import Change, Projection, Store
 
@@ -92,7 +92,7 @@ class Relister:
         self,
         feeds: Sequence[Feed[Any]],
         *,
-        lister: KubeReader,
+        lister: KubeClient,
         random: Random,
         every_seconds: float = 300.0,
         on_round: Callable[[], None] | None = None,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from fipop.backoff import Backoff
-from fipop.errors import PASSING_ERRORS
+from fipop.errors import UnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ async def retry_passing(
     while True:
         try:
             return await step()
-        except PASSING_ERRORS as error:
+        except UnavailableError as error:
             failures += 1
             if failures == attempts:
                 raise

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
-from fipop.kube.listing import Listing
+from fipop.kube.client import Listing
 
 Name = tuple[str, str]
 

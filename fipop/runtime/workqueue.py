@@ -15,7 +15,7 @@ from random import Random
 from typing import Generic, TypeVar
 
 from fipop.backoff import Backoff
-from fipop.errors import ApiThrottledError, FipopError
+from fipop.errors import FipopError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -237,8 +237,8 @@ class WorkQueue(Generic[K]):
         trouble = self._troubles.setdefault(key, _Trouble())
         trouble.failures += 1
         delay_seconds = self._backoff.delay_seconds(trouble.failures, self._random)
-        if isinstance(error, ApiThrottledError):
-            delay_seconds = max(delay_seconds, error.retry_after_seconds)
+        if isinstance(error, UnavailableError):
+            delay_seconds = max(delay_seconds, error.retry_after)
         fields = {
             "queue": self.name,
             "key": str(key),

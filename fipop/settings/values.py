@@ -15,7 +15,6 @@ from yarl import URL
 
 from fipop.api.names import parse_go_bool
 from fipop.errors import FipopError
-from fipop.local_addresses import is_link_host
 from fipop.settings.yaml import JsonValue, YamlRefusedError, parse_yaml_mapping
 from fipop.texts import is_namespace, is_object_name
 
@@ -226,7 +225,6 @@ def parse_repo_url(text: str) -> str:
         raise SettingsError(
             "must not have a query or fragment, which conditions, logs and command lines would show"
         )
-    _refuse_link(parts.hostname or "")
     return url
 
 
@@ -242,14 +240,7 @@ def parse_chart_ref(text: str) -> str:
     port = _PORT.search(ref)
     if port and not 1 <= int(port[1]) <= MAX_PORT:
         raise SettingsError(f"must have a port from 1 to {MAX_PORT}")
-    _refuse_link(urlsplit(ref).hostname or "")
     return ref
-
-
-def _refuse_link(host: str) -> None:
-    if is_link_host(host):
-        # Where clouds hand out machine credentials: helm would fetch them, and its failure would tell.
-        raise SettingsError("must not be at a link-local address or a metadata service")
 
 
 def parse_object_name(text: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fipop.api.models import Owner, Requested
-from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, address_key, parse_address
+from fipop.ipam.errors import IpamError
 
 
 def read_addresses(texts: Iterable[str]) -> frozenset[Address]:

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from fipop.api.models import FloatingIPRange, SearchOrder
-from fipop.errors import AddressSpaceChangedError, IpamError, RangeUnknownError
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.allocator import RangeUsage
+from fipop.ipam.errors import AddressSpaceChangedError, IpamError, RangeUnknownError
 from fipop.ipam.pool import MaskedPart, Pool, parse_pool
 from fipop.ipam.ranges import Range, RangeAllocator
 

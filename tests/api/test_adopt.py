@@ -98,7 +98,7 @@ async def test_what_is_foretold_comes_true_and_nothing_is_written(
     before = await versions(stack)
     commands = Commands(kubeconfig=stack.plane.admin_kubeconfig)
     report_file = tmp_path / "report.json"
-    asked = ("adopt", "--dry-run", "--guests", "--allow-loopback-guests")
+    asked = ("adopt", "--dry-run", "--guests")
     ended = await commands.run(*asked, "--write-report", report_file)
     assert ended.code == 1, ended.out + ended.err
     assert await versions(stack) == before, "something was written"

@@ -8,19 +8,9 @@ from datetime import UTC, datetime
 import pytest
 import pytest_asyncio
 
-from fipop.errors import (
-    ApiAlreadyExistsError,
-    ApiConflictError,
-    ApiForbiddenError,
-    ApiGoneError,
-    ApiInvalidError,
-    ApiNotFoundError,
-    ApiUnauthorizedError,
-    ApiUnreachableError,
-    NamespaceTerminatingError,
-)
-from fipop.kube.client import Connection, KubeClient, connection_from_kubeconfig
-from fipop.kube.limits import ReadLimits
+from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
+from fipop.kube.client import NAMESPACE_TERMINATING, KubeClient
+from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -29,7 +19,9 @@ from fipop.kube.resources import (
     SECRETS,
     Resource,
 )
+from fipop.kube.server import HttpServer
 from localfleet.controlplane import ControlPlane
+from tests.harness.reaching import reach
 
 pytestmark = pytest.mark.xdist_group("management")
 
@@ -38,7 +30,7 @@ NOT_INSTALLED = Resource(group="absent.test", version="v1", plural="things", kin
 
 @pytest_asyncio.fixture
 async def kube(management: ControlPlane) -> AsyncIterator[KubeClient]:
-    async with KubeClient(connection_from_kubeconfig(management.admin_kubeconfig)) as client:
+    async with KubeClient(HttpServer(await configure_from_kubeconfig(management.admin_kubeconfig))) as client:
         yield client
 
 
@@ -76,31 +68,39 @@ async def test_a_resource_that_is_not_installed_is_an_error_and_not_an_absence(k
         kube.delete(NOT_INSTALLED, "x"),
         kube.create(NOT_INSTALLED, {"metadata": {"name": "x"}}),
     ):
-        with pytest.raises(ApiNotFoundError):
+        with pytest.raises(ApiError) as caught:
             await call
+        assert (type(caught.value), caught.value.status) == (ApiError, 404)
 
 
 async def test_a_status_that_the_schema_does_not_have_is_an_error_and_not_an_absence(kube, namespace):
     await kube.create(CONFIG_MAPS, config_map(namespace))
-    with pytest.raises(ApiNotFoundError):
+    with pytest.raises(ApiError) as caught:
         await kube.merge_patch(CONFIG_MAPS, "one", {}, namespace=namespace, subresource="status")
+    assert (type(caught.value), caught.value.status) == (ApiError, 404)
 
 
-async def test_creating_in_a_missing_namespace_is_not_found(kube):
-    with pytest.raises(ApiNotFoundError):
+async def test_creating_in_a_missing_namespace_is_404_and_not_about_the_object(kube):
+    with pytest.raises(ApiError) as caught:
         await kube.create(CONFIG_MAPS, config_map("nowhere"))
+    assert (type(caught.value), caught.value.status) == (ApiError, 404)
+
+
+async def test_a_write_to_an_object_that_is_gone_is_not_found(kube, namespace):
+    with pytest.raises(NotFoundError):
+        await kube.merge_patch(CONFIG_MAPS, "one", {}, namespace=namespace)
 
 
 async def test_a_taken_name_and_a_stale_version_are_told_apart(kube, namespace):
     created = await kube.create(CONFIG_MAPS, config_map(namespace))
-    with pytest.raises(ApiAlreadyExistsError):
+    with pytest.raises(ConflictError):
         await kube.create(CONFIG_MAPS, config_map(namespace))
     await kube.replace(CONFIG_MAPS, created | {"data": {"a": "1"}})
-    with pytest.raises(ApiConflictError) as caught:
+    with pytest.raises(ConflictError) as caught:
         await kube.replace(CONFIG_MAPS, created | {"data": {"a": "2"}})
-    assert type(caught.value) is ApiConflictError
+    assert type(caught.value) is ConflictError
     stale = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}, "data": {"a": "3"}}
-    with pytest.raises(ApiConflictError):
+    with pytest.raises(ConflictError):
         await kube.merge_patch(CONFIG_MAPS, "one", stale, namespace=namespace)
     assert (await kube.get(CONFIG_MAPS, "one", namespace=namespace))["data"] == {"a": "1"}
 
@@ -111,15 +111,15 @@ async def test_of_many_that_create_the_same_name_one_wins(kube, namespace):
         return_exceptions=True,
     )
     assert sum(isinstance(answer, dict) for answer in answers) == 1
-    assert sum(isinstance(answer, ApiAlreadyExistsError) for answer in answers) == 49
+    assert sum(isinstance(answer, ConflictError) for answer in answers) == 49
 
 
 async def test_a_delete_holds_to_its_preconditions(kube, namespace):
     first = (await kube.create(CONFIG_MAPS, config_map(namespace)))["metadata"]
-    with pytest.raises(ApiConflictError):
+    with pytest.raises(ConflictError):
         await kube.delete(CONFIG_MAPS, "one", namespace=namespace, uid="00000000-0000-0000-0000-000000000000")
     await kube.merge_patch(CONFIG_MAPS, "one", {"data": {"a": "1"}}, namespace=namespace)
-    with pytest.raises(ApiConflictError):
+    with pytest.raises(ConflictError):
         await kube.delete(
             CONFIG_MAPS,
             "one",
@@ -138,10 +138,10 @@ async def test_a_delete_holds_to_its_preconditions(kube, namespace):
 
 
 async def test_an_object_that_the_schema_refuses_is_invalid(kube, namespace):
-    with pytest.raises(ApiInvalidError) as caught:
+    with pytest.raises(ApiError) as caught:
         await kube.create(CONFIG_MAPS, config_map(namespace, name="Not A Name"))
     assert caught.value.status == 422
-    with pytest.raises(ApiInvalidError):
+    with pytest.raises(ApiError):
         await kube.merge_patch(NAMESPACES, namespace, {"metadata": []})
 
 
@@ -161,18 +161,18 @@ async def test_metadata_only_brings_no_secret_over_the_wire(kube, namespace):
     assert (await kube.get(SECRETS, "s", namespace=namespace))["data"] == {"p": "dw=="}
 
 
-async def test_a_list_is_complete_whatever_the_size_of_its_pages(management, kube, namespace):
+async def test_a_list_is_complete_whatever_the_size_of_its_pages(kube, management, namespace):
+    configuration = await configure_from_kubeconfig(management.admin_kubeconfig)
     await asyncio.gather(*(kube.create(CONFIG_MAPS, config_map(namespace, f"m{n}")) for n in range(23)))
-    connection = connection_from_kubeconfig(management.admin_kubeconfig)
     for page_size in (1, 7, 500):
-        async with KubeClient(connection, limits=ReadLimits(page_items=page_size)) as client:
+        async with KubeClient(HttpServer(configuration), page_items=page_size) as client:
             listing = await client.list(CONFIG_MAPS, namespace=namespace)
         names = {item["metadata"]["name"] for item in listing.items}
         assert {f"m{n}" for n in range(23)} <= names
         assert len(names) == len(listing.items)
         newest = max(int(item["metadata"]["resourceVersion"]) for item in listing.items)
         assert listing.resource_version >= newest
-    async with KubeClient(connection, limits=ReadLimits(page_items=5)) as client:
+    async with KubeClient(HttpServer(configuration), page_items=5) as client:
         metadata = await client.list(CONFIG_MAPS, namespace=namespace, metadata_only=True)
     assert len(metadata.items) == len(listing.items)
 
@@ -191,7 +191,7 @@ async def test_a_terminating_namespace_is_told(kube, management):
         CONFIG_MAPS, "held", {"metadata": {"finalizers": ["kubefip.test/hold"]}}, namespace="going"
     )
     await kube.delete(NAMESPACES, "going")
-    with pytest.raises(NamespaceTerminatingError):
+    with pytest.raises(ForbiddenError, match=NAMESPACE_TERMINATING):
         await kube.create(CONFIG_MAPS, config_map("going"))
     await kube.merge_patch(CONFIG_MAPS, "held", {"data": {"a": "1"}}, namespace="going")
     await kube.merge_patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, namespace="going")
@@ -231,21 +231,22 @@ async def test_a_version_that_was_compacted_is_gone(kube, management, namespace)
     # The API server keeps a window of its own beside the store: only after a restart does it know of no older one.
     await management.stop_api()
     await management.start_api()
-    with pytest.raises(ApiGoneError):
+    with pytest.raises(ApiError) as caught:
         [event async for event in kube.watch(CONFIG_MAPS, resource_version=1, timeout_seconds=2)]
+    assert caught.value.status == 410
 
 
 async def test_an_unknown_token_is_unauthorized_and_one_without_rights_forbidden(kube, management, namespace):
-    connection = Connection(server=management.url, ca_pem=management.ca_pem.decode(), token="wrong")
-    async with KubeClient(connection) as stranger:
-        with pytest.raises(ApiUnauthorizedError):
+    ca_pem = management.ca_pem.decode()
+    async with KubeClient(reach(management.url, ca_pem=ca_pem, token="wrong")) as stranger:
+        with pytest.raises(ApiError) as caught:
             await stranger.get(CONFIG_MAPS, "one", namespace=namespace)
+    assert caught.value.status == 401
     token = await management.token_for(namespace, "default")
-    connection = Connection(server=management.url, ca_pem=management.ca_pem.decode(), token=token)
-    async with KubeClient(connection) as powerless:
-        with pytest.raises(ApiForbiddenError) as caught:
+    async with KubeClient(reach(management.url, ca_pem=ca_pem, token=token)) as powerless:
+        with pytest.raises(ForbiddenError) as caught:
             await powerless.list(CUSTOM_RESOURCE_DEFINITIONS)
-        assert type(caught.value) is ApiForbiddenError
+        assert type(caught.value) is ForbiddenError
 
 
 async def test_the_server_s_clock_is_this_machine_s_here(kube):
@@ -257,14 +258,14 @@ async def test_an_outage_is_told_in_time_and_ends_by_itself(kube, management):
     await kube.get(NAMESPACES, "default")
     management.pause()
     try:
-        with pytest.raises(ApiUnreachableError) as caught:
+        with pytest.raises(UnavailableError) as caught:
             await kube.get(NAMESPACES, "default", timeout_seconds=0.5)
     finally:
         management.resume()
     assert caught.value.reason == "Timeout"
     await management.stop_api()
     try:
-        with pytest.raises(ApiUnreachableError) as caught:
+        with pytest.raises(UnavailableError) as caught:
             await kube.get(NAMESPACES, "default", timeout_seconds=5)
     finally:
         await management.start_api()

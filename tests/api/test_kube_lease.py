@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from fipop.kube.client import KubeClient, connection_from_kubeconfig
-from fipop.kube.lease import LeaseLock
+from fipop.kube.client import KubeClient
+from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.resources import LEASES
+from fipop.kube.server import HttpServer
+from fipop.runtime.lease import LeaseLock
 from localfleet.controlplane import ControlPlane
 
 pytestmark = pytest.mark.xdist_group("management")
@@ -26,7 +28,7 @@ class Clock:
 
 @pytest_asyncio.fixture
 async def kube(management: ControlPlane) -> AsyncIterator[KubeClient]:
-    async with KubeClient(connection_from_kubeconfig(management.admin_kubeconfig)) as client:
+    async with KubeClient(HttpServer(await configure_from_kubeconfig(management.admin_kubeconfig))) as client:
         await client.version()
         yield client
 

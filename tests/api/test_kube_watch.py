@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from fipop.kube.client import KubeClient, connection_from_kubeconfig
+from fipop.kube.client import KubeClient
+from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.resources import CONFIG_MAPS
+from fipop.kube.server import HttpServer
 from fipop.runtime.configmap import ConfigMapFollower
 from localfleet.controlplane import ControlPlane
 from tests.harness.background import running
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("management")
 
 @pytest_asyncio.fixture
 async def kube(management: ControlPlane) -> AsyncIterator[KubeClient]:
-    async with KubeClient(connection_from_kubeconfig(management.admin_kubeconfig)) as client:
+    async with KubeClient(HttpServer(await configure_from_kubeconfig(management.admin_kubeconfig))) as client:
         yield client
 
 

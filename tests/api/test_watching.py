@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -18,13 +18,14 @@ from urllib.parse import urlsplit
 import kopf
 import pytest
 import pytest_asyncio
+from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api.parsing import parse_range
 from fipop.backoff import Backoff, Delays
-from fipop.kube.access import connection_from_kubeconfig
 from fipop.kube.client import KubeClient
-from fipop.kube.connection import Connection
+from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES, Resource
+from fipop.kube.server import HttpServer
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
 from fipop.runtime.relist import EventType, Feed, Relister
 from fipop.runtime.store import RestoredStoreError, Store
@@ -34,6 +35,7 @@ from localfleet.faultproxy import Do, On, Rule, Schedule
 from localfleet.waiting import eventually
 from tests.api.proxied import SeeingProxy, State
 from tests.harness.background import running
+from tests.harness.reaching import configure
 
 pytestmark = pytest.mark.xdist_group("watching")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -79,11 +81,11 @@ class Seen:
 
 @asynccontextmanager
 async def watching(
-    connection: Connection, *resources: Resource, settings: kopf.OperatorSettings | None = None
+    configuration: Configuration, *resources: Resource, settings: kopf.OperatorSettings | None = None
 ) -> AsyncIterator[tuple[KopfOperator, Seen]]:
     seen = Seen()
     watcher = KopfOperator(
-        connection,
+        configuration,
         {resource: seen.callback(resource) for resource in resources},
         settings or build_settings(Random(1)),
         on_gap=seen.miss,
@@ -131,9 +133,17 @@ def range_named(name: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def connection(management: ControlPlane) -> Connection:
-    return connection_from_kubeconfig(management.admin_kubeconfig)
+@pytest_asyncio.fixture
+async def configuration(management: ControlPlane) -> Configuration:
+    return await prepare(management)
+
+
+async def prepare(management: ControlPlane, *, host: str = "") -> Configuration:
+    """Return the configuration for the management cluster, by another way if `host` is its URL."""
+    found = await configure_from_kubeconfig(management.admin_kubeconfig)
+    found.disable_strict_ssl_verification = True
+    found.host = host or found.host
+    return found
 
 
 class Cable:
@@ -185,7 +195,7 @@ class Detour:
     """A proxy and the way through it."""
 
     proxy: SeeingProxy
-    connection: Connection
+    configuration: Configuration
 
 
 @pytest_asyncio.fixture
@@ -212,15 +222,15 @@ async def detour(management: ControlPlane, namespace: str) -> AsyncIterator[Deto
     ) as proxy:
         token = await management.token_for(namespace, "default")
         ca_pem = authority.pem.decode()
-        yield Detour(proxy, Connection(server=proxy.url, ca_pem=ca_pem, token=token))
+        yield Detour(proxy, configure(proxy.url, ca_pem=ca_pem, token=token))
     await management.client.delete(f"{rbac}/{namespace}")
 
 
 async def test_every_object_is_listed_and_then_followed(
-    management: ControlPlane, connection: Connection
+    management: ControlPlane, configuration: Configuration
 ) -> None:
     await management.client.create(RANGES, range_named("there-before"))
-    async with watching(connection, FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES) as (watcher, seen):
+    async with watching(configuration, FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES) as (watcher, seen):
         await seen.wait_for("floatingipranges", EventType.LISTED, "there-before")
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         await management.client.create(RANGES, range_named("watched"))
@@ -239,11 +249,11 @@ async def test_every_object_is_listed_and_then_followed(
 
 
 async def test_watching_writes_nothing_and_leaves_other_people_s_finalizers_alone(
-    management: ControlPlane, connection: Connection
+    management: ControlPlane, configuration: Configuration
 ) -> None:
     foreign = "kopf.zalando.org/KopfFinalizerMarker"
     before = await management.client.create(RANGES, range_named("foreign", finalizers=[foreign]))
-    async with watching(connection, FLOATING_IP_RANGES) as (_, seen):
+    async with watching(configuration, FLOATING_IP_RANGES) as (_, seen):
         await seen.wait_for("floatingipranges", EventType.LISTED, "foreign")
         await management.client.create(RANGES, range_named("marker"))
         await seen.wait_for("floatingipranges", EventType.ADDED, "marker")
@@ -254,12 +264,12 @@ async def test_watching_writes_nothing_and_leaves_other_people_s_finalizers_alon
     await management.client.delete(f"{RANGES}/marker")
 
 
-async def test_signals_and_tasks_stay_ours(connection: Connection) -> None:
+async def test_signals_and_tasks_stay_ours(configuration: Configuration) -> None:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, told.set)
     try:
-        async with watching(connection, NAMESPACES) as (_, seen):
+        async with watching(configuration, NAMESPACES) as (_, seen):
             task = asyncio.create_task(asyncio.Event().wait())
             await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
             os.kill(os.getpid(), signal.SIGTERM)
@@ -272,7 +282,7 @@ async def test_signals_and_tasks_stay_ours(connection: Connection) -> None:
 
 
 async def test_a_user_without_a_name_can_watch(
-    management: ControlPlane, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    management: ControlPlane, configuration: Configuration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user of a restricted pod stands in no /etc/passwd: seen in the image, where kopf asked for its name."""
 
@@ -282,37 +292,37 @@ async def test_a_user_without_a_name_can_watch(
     monkeypatch.setattr(getpass, "getuser", no_such_user)
     await management.client.create(RANGES, range_named("nameless"))
     try:
-        async with watching(connection, FLOATING_IP_RANGES) as (_, seen):
+        async with watching(configuration, FLOATING_IP_RANGES) as (_, seen):
             await seen.wait_for("floatingipranges", EventType.LISTED, "nameless")
     finally:
         await management.client.delete(f"{RANGES}/nameless")
 
 
-async def test_a_stop_takes_less_than_a_second(connection: Connection) -> None:
+async def test_a_stop_takes_less_than_a_second(configuration: Configuration) -> None:
     async with contextlib.AsyncExitStack() as exits:
-        _, seen = await exits.enter_async_context(watching(connection, NAMESPACES))
+        _, seen = await exits.enter_async_context(watching(configuration, NAMESPACES))
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         async with asyncio.timeout(3):
             await exits.aclose()
 
 
-async def test_a_quiet_stream_shows_signs_of_life(connection: Connection) -> None:
-    async with watching(connection, FLOATING_IPS, settings=short_settings()) as (watcher, seen):
+async def test_a_quiet_stream_shows_signs_of_life(configuration: Configuration) -> None:
+    async with watching(configuration, FLOATING_IPS, settings=short_settings()) as (watcher, seen):
         await signs_of_life(watcher, "floatingips.kubefip.k8s.binbash.org", number=3)
         # Other tests may have left objects, which the first list shows.
         assert {kind for _, kind, _ in seen.events} <= {EventType.LISTED}
 
 
 async def test_a_frozen_stream_falls_silent_though_the_api_server_answers_and_comes_back(
-    management: ControlPlane, connection: Connection
+    management: ControlPlane, configuration: Configuration
 ) -> None:
     async with (
         Cable(management.url) as cable,
-        watching(replace(connection, server=cable.url), NAMESPACES, settings=short_settings()) as (
+        watching(await prepare(management, host=cable.url), NAMESPACES, settings=short_settings()) as (
             watcher,
             seen,
         ),
-        watching(connection, NAMESPACES, settings=short_settings()) as (healthy, _),
+        watching(configuration, NAMESPACES, settings=short_settings()) as (healthy, _),
     ):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         cable.freeze()
@@ -336,7 +346,7 @@ async def test_a_watch_that_breaks_off_takes_no_other_with_it_that_waits_for_its
     breaks = Rule(on=On.WATCH, do=Do.STATUS, status=status, plural="floatingipranges", rate=1.0)
     proxy.schedule = Schedule((waits,))
     resources = (NAMESPACES, FLOATING_IP_RANGES, FLOATING_IPS)
-    async with watching(detour.connection, *resources, settings=settings) as (_, seen):
+    async with watching(detour.configuration, *resources, settings=settings) as (_, seen):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         await until(lambda: any(a.resource == "floatingips" and a.verb == "watch" for a in proxy.asked))
         before = len(seen.events)
@@ -360,7 +370,7 @@ def kopf_loops(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.AbstractEventLoo
 
 
 async def test_a_watch_that_nobody_runs_any_more_falls_silent_and_no_other(
-    connection: Connection, kopf_loops: list[asyncio.AbstractEventLoop]
+    configuration: Configuration, kopf_loops: list[asyncio.AbstractEventLoop]
 ) -> None:
     """kopf forgets a watch that was cancelled, and lives on without it."""
 
@@ -372,7 +382,10 @@ async def test_a_watch_that_nobody_runs_any_more_falls_silent_and_no_other(
         ]
         task.cancel()
 
-    async with watching(connection, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (watcher, seen):
+    async with watching(configuration, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (
+        watcher,
+        seen,
+    ):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         kopf_loops[0].call_soon_threadsafe(cancel_watch)
         await until(lambda: watcher.silences()["namespaces"] > 8)
@@ -380,10 +393,13 @@ async def test_a_watch_that_nobody_runs_any_more_falls_silent_and_no_other(
 
 
 async def test_a_thread_that_hangs_lets_all_watches_fall_silent(
-    connection: Connection, kopf_loops: list[asyncio.AbstractEventLoop]
+    configuration: Configuration, kopf_loops: list[asyncio.AbstractEventLoop]
 ) -> None:
     hanging = threading.Event()
-    async with watching(connection, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (watcher, seen):
+    async with watching(configuration, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (
+        watcher,
+        seen,
+    ):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         kopf_loops[0].call_soon_threadsafe(hanging.wait, 60)
         await until(lambda: min(watcher.silences().values()) > 8)
@@ -398,7 +414,7 @@ async def test_whatever_the_api_server_does_for_a_while_kopf_goes_on_afterwards_
     """It is away, fails, says nothing, or answers no watch at all."""
     name = f"after-{state.name.lower() if state else 'hanging'}"
     proxy = detour.proxy
-    async with watching(detour.connection, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (
+    async with watching(detour.configuration, NAMESPACES, FLOATING_IPS, settings=short_settings()) as (
         watcher,
         seen,
     ):
@@ -420,10 +436,10 @@ async def test_whatever_the_api_server_does_for_a_while_kopf_goes_on_afterwards_
 
 
 async def test_a_restart_of_the_api_server_is_survived_and_told(
-    management: ControlPlane, connection: Connection
+    management: ControlPlane, configuration: Configuration
 ) -> None:
     plane = management
-    async with watching(connection, FLOATING_IP_RANGES, NAMESPACES) as (watcher, seen):
+    async with watching(configuration, FLOATING_IP_RANGES, NAMESPACES) as (watcher, seen):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         await plane.stop_api()
         before = len(seen.events)
@@ -436,9 +452,11 @@ async def test_a_restart_of_the_api_server_is_survived_and_told(
     await plane.client.delete(f"{RANGES}/after")
 
 
-async def test_a_hanging_api_server_is_survived(management: ControlPlane, connection: Connection) -> None:
+async def test_a_hanging_api_server_is_survived(
+    management: ControlPlane, configuration: Configuration
+) -> None:
     plane = management
-    async with watching(connection, NAMESPACES, settings=short_settings()) as (watcher, seen):
+    async with watching(configuration, NAMESPACES, settings=short_settings()) as (watcher, seen):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         plane.pause()
         try:
@@ -450,11 +468,11 @@ async def test_a_hanging_api_server_is_survived(management: ControlPlane, connec
 
 
 async def test_a_resource_that_is_not_served_yet_is_waited_for(
-    management: ControlPlane, connection: Connection
+    management: ControlPlane, configuration: Configuration
 ) -> None:
     plane = management
     later = Resource(group="example.test", version="v1", plural="laters", kind="Later", namespaced=True)
-    async with watching(connection, later, NAMESPACES) as (_, seen):
+    async with watching(configuration, later, NAMESPACES) as (_, seen):
         await seen.wait_for("namespaces", EventType.LISTED, "kube-system")
         await plane.client.create(
             CRDS,
@@ -484,15 +502,15 @@ async def test_a_resource_that_is_not_served_yet_is_waited_for(
 
 
 async def test_a_restored_store_is_found_out_as_soon_as_the_api_server_is_back(
-    management: ControlPlane, connection: Connection, tmp_path: Path
+    management: ControlPlane, configuration: Configuration, tmp_path: Path
 ) -> None:
     plane = management
     store = Store(parse_range, kind="FloatingIPRange")
     feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
-    async with KubeClient(connection) as client:
+    async with KubeClient(HttpServer(configuration)) as client:
         resync = Relister([feed], lister=client, random=Random(1), every_seconds=2)
         watcher = KopfOperator(
-            connection,
+            configuration,
             {FLOATING_IP_RANGES: feed.take_event},
             build_settings(Random(1)),
             on_gap=resync.request,
@@ -519,17 +537,17 @@ async def test_a_restored_store_is_found_out_as_soon_as_the_api_server_is_back(
 
 
 async def test_what_is_deleted_between_the_first_list_and_that_of_kopf_is_found_out(
-    management: ControlPlane, connection: Connection
+    management: ControlPlane, configuration: Configuration
 ) -> None:
     """kopf begins after the first lists, and neither its list nor its watch shows what was deleted before."""
     plane = management
     await plane.client.create(RANGES, range_named("short-lived"))
     store = Store(parse_range, kind="FloatingIPRange")
     feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
-    async with KubeClient(connection) as client:
+    async with KubeClient(HttpServer(configuration)) as client:
         relister = Relister([feed], lister=client, random=Random(1), every_seconds=2)
         watcher = KopfOperator(
-            connection, {FLOATING_IP_RANGES: feed.take_event}, build_settings(Random(1)), relister.request
+            configuration, {FLOATING_IP_RANGES: feed.take_event}, build_settings(Random(1)), relister.request
         )
         async with running(relister.run()):
             await relister.wait_loaded()

@@ -74,7 +74,7 @@ def test_two_operators_run_and_a_lease_decides_which_of_them_works(chart: Chart)
             set(),
         ),
         ({"crds": {"update": False}}, {"--no-crd-update"}, set()),
-        ({"extraArgs": ["--allow-loopback-guests"]}, {"--allow-loopback-guests"}, set()),
+        ({"extraArgs": ["--resync-seconds=60"]}, {"--resync-seconds=60"}, set()),
     ],
 )
 def test_values_become_arguments(

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 import pytest
 import pytest_asyncio
 
-from fipop.kube.client import Connection, KubeClient, connection_from_kubeconfig
+from fipop.kube.client import KubeClient
+from fipop.kube.config import configure_from_kubeconfig
+from fipop.kube.server import HttpServer
 from localfleet.certificates import build_authority
 from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
 from localfleet.fleet import LocalFleet
@@ -18,6 +20,7 @@ from localfleet.proxy import RancherProxy
 from localfleet.simulated import SimulatedGuest
 from tests.contract.sides import MEMORY, REAL, SIMULATED, MemorySide, RealSide, Side, SimulatedSide
 from tests.harness.api_in_memory import ApiInMemory, Link
+from tests.harness.reaching import reach
 
 _GUEST, _TOKEN = "c-m-contract", "u-contract:1"
 _numbers = itertools.count(1)
@@ -50,8 +53,7 @@ async def _simulated() -> AsyncIterator[Side]:
         proxy.add_guest(_GUEST, SimulatedGuest(latency_seconds=0.0))
         proxy.issue_token(_TOKEN)
         proxy.bind_token(_TOKEN, _GUEST)
-        connection = Connection(server=proxy.url_of(_GUEST), ca_pem=proxy.ca_pem, token=_TOKEN)
-        async with KubeClient(connection) as client:
+        async with KubeClient(reach(proxy.url_of(_GUEST), ca_pem=proxy.ca_pem, token=_TOKEN)) as client:
             yield SimulatedSide(client)
 
 
@@ -60,5 +62,5 @@ async def _real() -> AsyncIterator[Side]:
     async with LocalFleet() as fleet:
         plane = await fleet.management(controllers=())
         await load_crds(plane.client, OUR_CRDS, RANCHER_CRDS)
-        async with KubeClient(connection_from_kubeconfig(plane.admin_kubeconfig)) as client:
+        async with KubeClient(HttpServer(await configure_from_kubeconfig(plane.admin_kubeconfig))) as client:
             yield RealSide(client)

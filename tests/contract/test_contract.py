@@ -9,14 +9,7 @@ import copy
 
 import pytest
 
-from fipop.errors import (
-    ApiAlreadyExistsError,
-    ApiConflictError,
-    ApiInvalidError,
-    ApiNotFoundError,
-    ApiServerError,
-    NamespaceTerminatingError,
-)
+from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
 from fipop.kube.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -42,12 +35,14 @@ from tests.contract.sides import (
 
 pytestmark = pytest.mark.xdist_group("contract")
 
-CONFLICT = (409, "Conflict", ApiConflictError)
-EXISTS = (409, "AlreadyExists", ApiAlreadyExistsError)
-NOT_FOUND = (404, "NotFound", ApiNotFoundError)
-INVALID = (422, "Invalid", ApiInvalidError)
-SERVER_ERROR = (500, "", ApiServerError)
-BAD_REQUEST = (400, "BadRequest", ApiInvalidError)
+CONFLICT = (409, "Conflict", ConflictError)
+EXISTS = (409, "AlreadyExists", ConflictError)
+NOT_FOUND = (404, "NotFound", NotFoundError)
+NOT_SERVED = (404, "NotFound", ApiError)
+"""A namespace, a kind or a subresource is missing: nothing is said of the object."""
+INVALID = (422, "Invalid", ApiError)
+SERVER_ERROR = (500, "", UnavailableError)
+BAD_REQUEST = (400, "BadRequest", ApiError)
 
 STATUSED = [pytest.param(each, id=each.resource.kind) for each in (bodies.FLOATING_IP, bodies.DEPLOYMENT)]
 SAMPLES = [
@@ -155,11 +150,11 @@ async def test_an_object_with_a_namespace_needs_one(side: Side) -> None:
     body = build_config_map("")
     del body["metadata"]["namespace"]
     outcome = await side.create(CONFIG_MAPS, body)
-    assert outcome.error is ApiInvalidError, outcome
+    assert outcome.error is ApiError, outcome
 
 
 async def test_nothing_is_created_in_a_missing_namespace(side: Side) -> None:
-    assert (await side.create(CONFIG_MAPS, build_config_map("nowhere"))).refusal == NOT_FOUND
+    assert (await side.create(CONFIG_MAPS, build_config_map("nowhere"))).refusal == NOT_SERVED
 
 
 async def test_the_namespaces_of_the_system_are_there(side: Side) -> None:
@@ -172,7 +167,7 @@ async def test_nothing_is_created_in_a_namespace_that_is_being_deleted(side: Sid
     await made(side, home, finalizers=["example.test/hold"])
     assert (await side.delete(NAMESPACES, home)).error is None
     outcome = await side.create(CONFIG_MAPS, build_config_map(home, "two"))
-    assert outcome.refusal == (403, "Forbidden", NamespaceTerminatingError)
+    assert outcome.refusal == (403, "NamespaceTerminating", ForbiddenError)
     assert (await side.get(NAMESPACES, home)).metadata["deletionTimestamp"]
 
 
@@ -212,10 +207,10 @@ async def test_an_impossible_name_is_refused_before_it_is_sent(side: Side, home:
         assert (await side.get(CONFIG_MAPS, name, namespace=home)).refusal == (
             0,
             "InvalidName",
-            ApiInvalidError,
+            ApiError,
         )
         outcome = await side.delete(CONFIG_MAPS, name, namespace=home)
-        assert outcome.refusal == (0, "InvalidName", ApiInvalidError)
+        assert outcome.refusal == (0, "InvalidName", ApiError)
 
 
 async def test_a_scope_that_does_not_fit_the_kind_is_a_mistake_of_the_caller(side: Side, home: str) -> None:
@@ -472,7 +467,8 @@ async def test_only_some_kinds_have_the_status_subresource(side: Side, home: str
     outcome = await side.merge_patch(resource, name, {"metadata": metadata}, subresource="status", **place)
     replaced = await side.replace(resource, first.body, subresource="status")
     if not sample.has_status:
-        assert outcome.refusal == replaced.refusal == NOT_FOUND
+        # Of custom kinds a real API server names the object all the same: only the code counts here.
+        assert {outcome.refusal[:2], replaced.refusal[:2]} == {NOT_SERVED[:2]}
         return
     found = {each: (outcome.metadata.get(each) or {}).get("a") == "1" for each in metadata}
     # Written with the status are the metadata of built-in kinds, except the labels of a Deployment.
@@ -481,7 +477,7 @@ async def test_only_some_kinds_have_the_status_subresource(side: Side, home: str
         "annotations": not sample.is_custom,
     }
     assert outcome.generation in (None, 1, sample.generations[-1] - 1)
-    assert replaced.error in (None, ApiConflictError)
+    assert replaced.error in (None, ConflictError)
 
 
 @pytest.mark.parametrize("sample", STATUSED)
@@ -547,9 +543,9 @@ async def test_a_replace_of_either_half_leaves_the_other(side: Side, home: str, 
 async def test_a_kind_without_the_subresource_has_no_status_to_write(side: Side, home: str) -> None:
     first = await made(side, home)
     outcome = await side.merge_patch(CONFIG_MAPS, "one", {"status": {}}, namespace=home, subresource="status")
-    assert outcome.refusal == NOT_FOUND
+    assert outcome.refusal == NOT_SERVED
     outcome = await side.replace(CONFIG_MAPS, first.body, subresource="status")
-    assert outcome.refusal == NOT_FOUND
+    assert outcome.refusal == NOT_SERVED
     for subresource in (None, "status"):
         outcome = await side.merge_patch(
             DEPLOYMENTS, "one", {"status": {}}, namespace=home, subresource=subresource
@@ -571,7 +567,7 @@ async def test_a_reservation_has_no_status_subresource(side: Side) -> None:
     assert made.generation == 1
     name = made.metadata["name"]
     outcome = await side.merge_patch(FLOATING_IP_RESERVATIONS, name, {"status": {}}, subresource="status")
-    assert outcome.refusal == NOT_FOUND
+    assert outcome.refusal[:2] == NOT_SERVED[:2]
     later = "2026-01-02T00:00:00Z"
     outcome = await side.merge_patch(FLOATING_IP_RESERVATIONS, name, {"spec": {"quarantinedUntil": later}})
     assert outcome.generation == 2
@@ -743,7 +739,7 @@ async def test_a_field_selector_chooses(side: Side, home: str, selector: str, ex
 async def test_a_field_that_a_kind_cannot_select_by_is_refused(side: Side, home: str) -> None:
     require(side, LIST)
     for selector in ("spec.type=LoadBalancer", "data.a=1"):
-        with pytest.raises(ApiInvalidError) as caught:
+        with pytest.raises(ApiError) as caught:
             await side.list(CONFIG_MAPS, namespace=home, field_selector=selector)
         assert (caught.value.status, caught.value.reason) == (400, "BadRequest")
 

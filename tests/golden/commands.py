@@ -18,7 +18,6 @@ from tests.golden.normal import to_yaml
 
 _SHOWN = 2
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
-_ASK = ("--allow-loopback-guests",)
 
 _TODAY: dict[str, tuple[str, ...]] = {
     "status": ("status",),
@@ -27,8 +26,8 @@ _TODAY: dict[str, tuple[str, ...]] = {
     "who-holds-a-free-address": ("who", "10.0.2.77"),
     "who-holds-an-unknown-address": ("who", "192.0.2.1"),
     "who-is-a-cluster": ("who", "delta"),
-    "who-is-a-guest-that-is-asked": ("who", "delta", "--guest", *_ASK),
-    "who-is-a-guest-without-kubeconfig": ("who", "gamma", "--guest", *_ASK),
+    "who-is-a-guest-that-is-asked": ("who", "delta", "--guest"),
+    "who-is-a-guest-without-kubeconfig": ("who", "gamma", "--guest"),
     "who-is-unknown": ("who", "nobody"),
     "free-of-a-full-range": ("free", "full"),
     "free-of-both-families": ("free", "dual", "--count", "3"),
@@ -45,7 +44,7 @@ _LIMITED: dict[str, tuple[str, ...]] = {
 _PREDECESSOR: dict[str, tuple[str, ...]] = {
     "predecessor-status": ("status",),
     "predecessor-check": ("check", "--no-charts", "--no-guests"),
-    "predecessor-adopt": ("adopt", "--dry-run", "--guests", *_ASK),
+    "predecessor-adopt": ("adopt", "--dry-run", "--guests"),
 }
 _WITH_JSON = {"adopt", "check", "free-of-both-families", "status", "who-holds-an-address", "who-is-a-cluster"}
 """One of each form of JSON: the other command lines print the same form."""

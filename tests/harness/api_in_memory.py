@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import format_datetime
 from typing import Any
-from urllib.parse import parse_qsl
+
+from multidict import CIMultiDict
 
 from fipop.boundary import ApiRequest
 from localfleet.objectstore import Json, Key, copy_json
@@ -91,10 +92,10 @@ class ApiInMemory(ObjectApi):
         return self.handle(
             request.method,
             request.path,
-            dict(parse_qsl(request.query)),
+            dict(request.query),
             request.headers.get("Accept", ""),
             request.headers.get("Content-Type", ""),
-            request.body or b"",
+            json.dumps(request.body).encode() if request.body is not None else b"",
         )
 
 
@@ -136,6 +137,8 @@ class Link:
     requests: Counter[tuple[str, str]] = field(default_factory=Counter)
     is_cut: bool = False
     """While it is, no request arrives."""
+    instead: Callable[[], Response | None] = lambda: None
+    """What a proxy on the way answers, if it lets the request through to nobody."""
     leases: ApiInMemory | None = None
     """Where the process finds Leases, if not with everybody else: each process with its own leads."""
     pace: Callable[[], Any] | None = None
@@ -150,7 +153,7 @@ class Link:
     @asynccontextmanager
     async def send(self, request: ApiRequest) -> AsyncIterator[Response]:
         """Send a request, as `fipop.boundary.ApiServer` describes it."""
-        target, query = self.server.parse(request.path), dict(parse_qsl(request.query))
+        target, query = self.server.parse(request.path), dict(request.query)
         is_lease = target is not None and target.plural == "leases"
         server = self.leases if is_lease and self.leases is not None else self.server
         verb = _verb_of(request, target, query)
@@ -161,6 +164,9 @@ class Link:
             raise ConnectionError("cut")
         if self.before is not None:
             await self.before(request)
+        if (response := self.instead()) is not None:
+            yield response
+            return
         if verb == "watch" and target is not None:
             parts = _watch(self.server, target, query, self._wait_for_event)
             yield Response(200, _headers(), _Body(parts))
@@ -235,6 +241,13 @@ def _verb_of(request: ApiRequest, target: Target | None, query: Mapping[str, str
     if query.get("watch") in ("1", "true"):
         return "watch"
     return "get" if target is None or target.name else "list"
+
+
+def respond_with_text(status: int, text: str, **headers: str) -> Response:
+    """Return the response of a proxy, no Kubernetes object; underscores in names of headers stand for dashes."""
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    found = CIMultiDict({**_headers(), "Content-Type": "text/plain", **more})
+    return Response(status, found, _Body(_at_once(text.encode())))
 
 
 def _headers() -> dict[str, str]:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fipop.api.models import FloatingIP, Owner, Reservation
-from fipop.errors import AddressOutOfRangeError, RangeDrainingError, RangeFullError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
+from fipop.ipam.errors import AddressOutOfRangeError, RangeDrainingError, RangeFullError
 from fipop.ipam.pool import parse_pool
 from fipop.operator.addresses.values import (
     AddressFacts,

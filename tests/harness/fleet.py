@@ -18,7 +18,16 @@ from fipop.api import names
 from fipop.boundary import ApiRequest
 from fipop.operator.app import OperatorOptions, build_operator
 from localfleet.simulated import GUEST_KINDS, Answer
-from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link, Watched
+from tests.harness.api_in_memory import (
+    ApiInMemory,
+    Commit,
+    Json,
+    Key,
+    Link,
+    Response,
+    Watched,
+    respond_with_text,
+)
 from tests.harness.helm_in_memory import HelmInMemory
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Change
 from tests.harness.oracles import Judge, Setting
@@ -50,7 +59,9 @@ class Guest(ApiInMemory):
     silent: bool = False
     hanging: bool = False
     status: int = 0
-    """The status of every answer, if not 0."""
+    """The status of every answer of Rancher's proxy, if not 0."""
+    token_refused: bool = False
+    """Whether Rancher accepts the token of the kubeconfig no more."""
     seconds: float = 0.0
     lost_answers: int = 0
     """So many of the next writes take effect, and their answers never arrive."""
@@ -68,6 +79,12 @@ class Guest(ApiInMemory):
         if self.lost_answers > 0 and request.method != "GET":
             self.lost_answers -= 1
             raise ConnectionError("the answer was lost")
+
+    def instead(self) -> Response | None:
+        """Return what Rancher answers in place of this guest cluster."""
+        if self.token_refused:
+            return respond_with_text(403, "Unauthorized 403: must authenticate", X_Api_Cattle_Auth="false")
+        return respond_with_text(self.status, "cluster agent disconnected") if self.status else None
 
     @property
     def config_map(self) -> dict[str, str]:
@@ -93,13 +110,12 @@ class Guest(ApiInMemory):
         return {name: status for name, (_, status) in found.items()}
 
     def answer(self, request: ApiRequest) -> Answer:
-        """Answer with the status of this guest cluster, or as an API server does."""
+        """Answer as an API server does; kinds that are `forbidden` get 403."""
         target = self.parse(request.path)
-        status = 403 if target is not None and target.plural in self.forbidden else self.status
-        if not status:
+        if target is None or target.plural not in self.forbidden:
             return ApiInMemory.answer(self, request)
-        body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status}
-        return Answer(status=status, body={**body, "message": "as the test says"})
+        body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403}
+        return Answer(status=403, body={**body, "reason": "Forbidden", "message": "as the test says"})
 
     def write_config_map(self, *, namespace: str = "kube-system", **data: str) -> None:
         """Write keys of the ConfigMap as its owner does; underscores stand for dashes."""
@@ -630,7 +646,7 @@ class Fleet:
 
     def _link_to(self, server: str) -> Link:
         guest = self._guest_behind(server)
-        return Link(guest, before=guest.before, after=guest.after)
+        return Link(guest, before=guest.before, after=guest.after, instead=guest.instead)
 
     def _guest_behind(self, server: str) -> Guest:
         return self.guests[server.rpartition("/")[2]]

@@ -56,7 +56,7 @@ class HelmInMemory:
     ) -> Finished:
         """Run helm once, as `fipop.boundary.HelmProcess` describes it."""
         del folder
-        url = guest.connection.server if guest is not None else ""
+        url = guest.access.server if guest is not None else ""
         self.runs.append((arguments[0], url))
         await asyncio.sleep(min(self.seconds, deadline_seconds))
         if self.seconds > deadline_seconds:

@@ -20,7 +20,7 @@ class RecordedEvents:
     def __init__(self) -> None:
         self.all: list[RecordedEvent] = []
 
-    def record(self, about: Any, type: Any, reason: str, message: str) -> None:  # noqa: A002
+    def record(self, about: Any, type: Any, reason: str, message: str, **_: Any) -> None:  # noqa: A002
         """Keep an event."""
         self.all.append(RecordedEvent(about=about, type=type, reason=reason, message=message))
 

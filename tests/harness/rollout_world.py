@@ -16,7 +16,8 @@ from typing import Any
 
 from fipop.api.models import ReleaseStatus
 from fipop.api.names import LABEL_OPT_IN
-from fipop.errors import ApiConflictError, ChartError, HelmError, HelmFailure
+from fipop.errors import ConflictError
+from fipop.guest.errors import ChartError, HelmError, HelmFailure
 from fipop.guest.helm.charts import ChartIdentity, ChartSource, Role
 from fipop.guest.helm.targets import Target
 from fipop.guest.release_gate import ReleaseGate
@@ -83,7 +84,7 @@ class FakeStore:
 
     async def save(self, state: RolloutState) -> None:
         if self.fails:
-            raise ApiConflictError(verb="patch", kind="ConfigMap", name="fipop-rollout", status=409)
+            raise ConflictError("patch ConfigMap fipop-rollout", status=409)
         self.data = render_state(state)
         self.writes.append(state)
 
@@ -185,7 +186,7 @@ class World:
         if request.priority is Priority.URGENT:
             self.urgent.add(request.key.name)
 
-    def complain(self, reason: str, message: str, *, is_warning: bool = True) -> None:
+    def complain(self, reason: str, message: str, *, is_warning: bool = True, **_: object) -> None:
         if reason == "BadOption":
             self.complaints.append(message)
         else:
@@ -199,7 +200,7 @@ class World:
         while self.now < until:
             try:
                 await self.leader.step()
-            except ApiConflictError:
+            except ConflictError:
                 self.leader = self.lead()
             for name, guest in self.guests.items():
                 self._pass(name, guest)

@@ -1,6 +1,5 @@
 """A floating IP that waits is served as soon as it can be, and its conditions say what it waits for."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -145,7 +144,7 @@ def refuse_reservations_of(guest_id: str) -> Callable[[str, Any, ApiRequest], bo
 
     def refuse(verb: str, target: Any, request: ApiRequest) -> bool:
         is_claim = (verb, target.plural) == ("create", RESERVATIONS)
-        return is_claim and json.loads(request.body)["spec"]["owner"]["namespace"] == guest_id
+        return is_claim and request.body["spec"]["owner"]["namespace"] == guest_id
 
     return refuse
 

@@ -11,7 +11,7 @@ from fipop.cloudprovider import ledger, occupancy, pools, services
 from fipop.guest.configmap import writer
 from fipop.guest.helm import command, door, processes
 from fipop.ipam import pool
-from fipop.kube import limits
+from fipop.kube import guests
 from fipop.operator.guests import reported, scan
 from fipop.settings.values import MAX_HELM_CONCURRENCY
 from fipop.settings.yaml import MAX_YAML_BYTES
@@ -19,7 +19,6 @@ from fipop.settings.yaml import MAX_YAML_BYTES
 KIB, MIB = 1024, 1024 * 1024
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text()
 ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
-GUEST = limits.GUEST_LIMITS
 
 
 @pytest.mark.parametrize(
@@ -34,10 +33,9 @@ GUEST = limits.GUEST_LIMITS
         ("Namespaces of a guest cluster that one reconciliation writes", f"{writer.MAX_NAMESPACES}"),
         ("One request", f"{deadlines.GUEST_REQUEST_SECONDS:g} s"),
         ("All requests of one reconciliation", f"{deadlines.GUEST_SESSION_SECONDS:g} s"),
-        ("One object or page of a list", f"{GUEST.answer_bytes // MIB} MiB"),
-        ("All objects of a kind", f"{GUEST.list_bytes // MIB} MiB"),
-        ("All answers of one reconciliation", f"{limits.GUEST_SESSION_BYTES // MIB} MiB"),
-        ("All guest clusters together", f"{limits.GUEST_BUDGET_BYTES // MIB} MiB"),
+        ("One object or page of a list", f"{guests.ANSWER_BYTES // MIB} MiB"),
+        ("One list", f"{guests.PAGES} pages of {guests.PAGE_ITEMS} objects"),
+        ("Connections to one Rancher", f"{guests.CONNECTIONS}"),
         ("Wait for guest clusters after a start", f"{scan.SCAN_SECONDS:g} s"),
         ("One helm process", f"{deadlines.HELM_DEADLINE_SECONDS:g} s"),
         ("All of helm in one guest cluster's turn", f"{deadlines.HELM_TURN_SECONDS:g} s"),

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from fipop.api import names
 from fipop.deadlines import PERMIT_SECONDS
-from fipop.errors import ApiError, ApiNotFoundError, FipopError
+from fipop.errors import ApiError, FipopError
 from fipop.guest.configmap.keys import DesiredKeys, build_keys
 from fipop.guest.configmap.plan import Patch, Plan, plan_patch
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask
@@ -117,8 +118,8 @@ class _Permit:
 async def _write(client: KubeClient, permit: _Permit, patch: Patch, namespace: str) -> None:
     try:
         await _write_once(client, permit, patch, namespace)
-    except ApiNotFoundError:
-        if not patch.create:
+    except ApiError as error:
+        if not patch.create or error.status != HTTPStatus.NOT_FOUND:
             raise
     else:
         return

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from yarl import URL
 
 from fipop.api.names import parse_go_bool
-from fipop.errors import ApiError, ApiForbiddenError, FipopError
+from fipop.errors import ApiError, FipopError, ForbiddenError
 from fipop.guest.helm.charts import ChartSource
 from fipop.jsons import Json, JsonView, as_mapping, as_text
 from fipop.kube.client import KubeClient
@@ -134,7 +134,7 @@ class ChartAccessReader:
     async def _get(self, resource: Resource, name: str, grant: str) -> Json | None:
         try:
             return await self.client.get(resource, name, namespace=self.namespace)
-        except ApiForbiddenError:
+        except ForbiddenError:
             what = f"{resource.kind} {self.namespace}/{name}"
             raise ChartAccessError(f"fipop cannot read {what}. Set {grant} to allow it") from None
         except ApiError as error:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fipop.errors import ChartError
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.charts import ChartIdentity, ChartSource
 from fipop.settings.yaml import YamlRefusedError, iterate_yaml_scalars, parse_yaml_mapping
 

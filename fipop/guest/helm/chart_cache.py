@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fipop.boundary import loop_time
-from fipop.errors import ChartError, HelmError, HelmFailure
+from fipop.guest.errors import ChartError, HelmError, HelmFailure
 from fipop.guest.helm.chart_access import AccessReader, ChartAccess, ChartAccessError, no_access
 from fipop.guest.helm.chart_archives import (
     CachedChart,

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyhelm3
 import yaml
 
-from fipop.errors import HelmError, HelmFailure
+from fipop.guest.errors import HelmError, HelmFailure
 from fipop.guest.helm.chart_access import ChartAccess, write_authority, write_registry_config
 from fipop.guest.helm.guest_process import HelmTarget
 from fipop.guest.helm.processes import STDOUT_BYTES

@@ -9,7 +9,7 @@ from http import HTTPStatus
 import aiohttp
 from yarl import URL
 
-from fipop.errors import HelmFailure
+from fipop.guest.errors import HelmFailure
 from fipop.guest.helm.chart_access import ChartAccess
 from fipop.guest.helm.charts import ChartSource
 from fipop.guest.helm.command import helm_error

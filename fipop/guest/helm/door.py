@@ -14,16 +14,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from urllib.parse import unquote
+from typing import Any
+from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from fipop.errors import ApiError, FipopError, KubeAccessError
-from fipop.kube.calls import Call
-from fipop.kube.connection import Connection
-from fipop.kube.http_server import HttpServer
-from fipop.kube.transport import AnswerStream, RequestRecord, Transport
+from fipop.boundary import ApiRequest, ApiResponse, ApiServer
+from fipop.errors import ApiError, FipopError
+from fipop.kube.client import KubeClient, RequestRecord
 
 BODY_BYTES = 4 * 1024 * 1024
 ANSWER_BYTES = 32 * 1024 * 1024
@@ -38,7 +37,6 @@ USER_AGENT = "Helm (fipop)"
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
 _PASSED_BACK = ("Content-Type", "ETag")
-_CONNECTIONS = 16
 _SECRET_BYTES = 16
 _SHUT_SECONDS = 0.1
 _STATUS_END = 600
@@ -60,7 +58,7 @@ class Door:
     """
 
     url: str
-    _transport: Transport
+    _client: KubeClient
     _deadline: float
     _prefix: str
     _bytes_left: int = RUN_BYTES
@@ -92,16 +90,21 @@ class Door:
             return _fail(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {BODY_BYTES} bytes are not forwarded"
             )
-        call = _call_of(request, below, query, body)
+        forwarded = _build_request(request, below, query, body)
+        if forwarded is None:
+            return _fail(HTTPStatus.BAD_REQUEST, "the body is not JSON")
+        seconds = self._deadline - asyncio.get_running_loop().time()
         response: web.StreamResponse | None = None
         try:
-            async with self._transport.stream(call, deadline=self._deadline) as answer:
-                _require_passable(call, answer)
+            async with self._client.exchange(
+                forwarded, verb=_VERBS[request.method], seconds=seconds
+            ) as answer:
+                _require_passable(forwarded, answer)
                 response = web.StreamResponse(status=answer.status, headers=_headers_of(answer))
                 await response.prepare(request)
                 await self._pass_back(answer, response)
                 await response.write_eof()
-        except (RefusedAnswerError, ApiError, KubeAccessError) as error:
+        except (RefusedAnswerError, ApiError) as error:
             self.error = error
             if response is None:
                 return _fail(HTTPStatus.BAD_GATEWAY, str(error))
@@ -111,9 +114,9 @@ class Door:
                 request.transport.abort()
         return response
 
-    async def _pass_back(self, answer: AnswerStream, response: web.StreamResponse) -> None:
+    async def _pass_back(self, answer: ApiResponse, response: web.StreamResponse) -> None:
         left = ANSWER_BYTES
-        async for chunk in answer.chunks:
+        while chunk := await answer.content.readany():
             left -= len(chunk)
             self._bytes_left -= len(chunk)
             if left < 0 or self._bytes_left < 0:
@@ -123,19 +126,16 @@ class Door:
 
 @asynccontextmanager
 async def open_door(
-    connection: Connection,
+    server: ApiServer,
     *,
     deadline: float,
     on_request: Callable[[RequestRecord], None] | None = None,
 ) -> AsyncIterator[Door]:
     """Open a door to a guest; every request through it is over by `deadline` (the loop's time).
 
-    It is shut with the context. `on_request` sees each request, as of our own clients. Raises KubeAccessError for a
-    connection that cannot be used.
+    It is shut with the context. `on_request` sees each request, as of our own clients.
     """
-    transport = Transport(
-        HttpServer(connection), max_connections=_CONNECTIONS, on_request=on_request, user_agent=USER_AGENT
-    )
+    client = KubeClient(server, on_request=on_request)
     prefix = f"/{secrets.token_hex(_SECRET_BYTES)}"
     door: Door | None = None
 
@@ -143,33 +143,41 @@ async def open_door(
         assert door is not None
         return await door.answer(request)
 
-    server = web.Server(answer, access_log=None)
-    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+    proxy = web.Server(answer, access_log=None)
+    listener = await asyncio.get_running_loop().create_server(proxy, "127.0.0.1", 0)
     try:
         port = listener.sockets[0].getsockname()[1]
         url = f"http://127.0.0.1:{port}{prefix}"
-        door = Door(url=url, _transport=transport, _deadline=deadline, _prefix=prefix)
+        door = Door(url=url, _client=client, _deadline=deadline, _prefix=prefix)
         yield door
     finally:
         listener.close()
-        server.pre_shutdown()
-        await server.shutdown(timeout=_SHUT_SECONDS)
-        await transport.close()
+        proxy.pre_shutdown()
+        await proxy.shutdown(timeout=_SHUT_SECONDS)
+        await client.close()
 
 
-def _call_of(request: web.BaseRequest, path: str, query: str, body: bytes) -> Call:
+def _build_request(request: web.BaseRequest, path: str, query: str, body: bytes) -> ApiRequest | None:
+    """Return the request as it is forwarded; None if its body is not what its content type says."""
     headers = request.headers
-    return Call(
-        verb=_VERBS[request.method],
-        kind="(helm)",
-        method=request.method,
-        path=path,
-        query=query,
-        body=body or None,
-        accept=headers.get("Accept", "application/json"),
-        content_type=headers.get("Content-Type", "application/json"),
-        if_none_match=headers.get("If-None-Match", ""),
-    )
+    content_type = headers.get("Content-Type", "application/json") if body else "application/json"
+    forwarded = {
+        "Accept": headers.get("Accept", "application/json"),
+        "Content-Type": content_type,
+        "Accept-Encoding": "identity",
+        "User-Agent": USER_AGENT,
+    }
+    if "If-None-Match" in headers:
+        forwarded["If-None-Match"] = headers["If-None-Match"]
+    content: Any = body or None
+    # A server-side apply of client-go is JSON, too.
+    if body and ("json" in content_type.lower() or content_type == "application/apply-patch+yaml"):
+        try:
+            content = json.loads(body)
+        except (ValueError, RecursionError):
+            return None
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    return ApiRequest(method=request.method, path=path, query=parameters, headers=forwarded, body=content)
 
 
 def _is_plain(path: str) -> bool:
@@ -193,8 +201,8 @@ async def _read_body(request: web.BaseRequest) -> bytes | None:
     return b"".join(parts)
 
 
-def _require_passable(call: Call, answer: AnswerStream) -> None:
-    is_unchanged = answer.status == HTTPStatus.NOT_MODIFIED and call.if_none_match
+def _require_passable(request: ApiRequest, answer: ApiResponse) -> None:
+    is_unchanged = answer.status == HTTPStatus.NOT_MODIFIED and "If-None-Match" in request.headers
     if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
         raise RefusedAnswerError(problem="another protocol, which is not supported")
     if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST and not is_unchanged:
@@ -205,7 +213,7 @@ def _require_passable(call: Call, answer: AnswerStream) -> None:
         raise RefusedAnswerError(problem="compressed data that was not requested")
 
 
-def _headers_of(answer: AnswerStream) -> dict[str, str]:
+def _headers_of(answer: ApiResponse) -> dict[str, str]:
     """Give the headers that helm may see: no `Warning`, which it would print, and no long `Retry-After`."""
     found = {name: answer.headers.get(name, "") for name in _PASSED_BACK}
     headers = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from fipop.errors import HelmFailure
+from fipop.guest.errors import HelmFailure
 
 CLASSIFIED_BYTES = 4096
 """How much of the end of helm's words is read: helm says last why it gave up."""

@@ -7,27 +7,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fipop.boundary import Finished
+from fipop.boundary import Finished, GuestFactory
 from fipop.guest.helm.door import open_door
 from fipop.guest.helm.processes import run_process
-from fipop.kube.connection import Connection
-from fipop.kube.transport import RequestRecord
+from fipop.kube.client import RequestRecord
+from fipop.kube.guests import GuestAccess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelmTarget:
     """The guest that a helm works on, and until when (the loop's time); `on_request` sees its requests."""
 
-    connection: Connection
+    access: GuestAccess
     deadline: float
     on_request: Callable[[RequestRecord], None] | None = None
 
 
 class LocalHelm:
-    """The helm program of this machine; `executable` is its absolute path."""
+    """The helm program of this machine; `executable` is its absolute path, `guests` reaches guest clusters."""
 
-    def __init__(self, executable: str) -> None:
+    def __init__(self, executable: str, guests: GuestFactory) -> None:
         self._executable = executable
+        self._guests = guests
 
     async def __call__(
         self,
@@ -56,7 +57,9 @@ class LocalHelm:
 
         if guest is None:
             return await run(env)
-        async with open_door(guest.connection, deadline=guest.deadline, on_request=guest.on_request) as door:
+        async with open_door(
+            self._guests(guest.access), deadline=guest.deadline, on_request=guest.on_request
+        ) as door:
             path = folder / "kubeconfig"
             path.unlink(missing_ok=True)
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:

@@ -22,11 +22,12 @@ from typing import Any
 
 from fipop.boundary import Finished, HelmProcess
 from fipop.deadlines import HELM_DEADLINE_SECONDS
-from fipop.errors import HelmError, HelmFailure, StartError
+from fipop.errors import StartError
+from fipop.guest.errors import HelmError, HelmFailure
 from fipop.guest.helm.command import HISTORY, ChartFetch, HelmCommand, helm_error
 from fipop.guest.helm.door import RefusedAnswerError
 from fipop.guest.helm.failures import classify
-from fipop.guest.helm.guest_process import HelmTarget, LocalHelm
+from fipop.guest.helm.guest_process import HelmTarget
 from fipop.guest.helm.processes import FILE_BYTES, STDOUT_BYTES
 from fipop.guest.helm.releases import ReleaseDescription, ReleaseRecord
 from fipop.guest.helm.slots import Slots
@@ -96,10 +97,10 @@ class HelmRunner:
         deadline_seconds: float = HELM_DEADLINE_SECONDS,
         environ: Mapping[str, str] | None = None,
         observe: Callable[[str, bool], None] | None = None,
-        process: HelmProcess | None = None,
+        process: HelmProcess,
     ) -> None:
         self.executable = executable
-        self._process = process or LocalHelm(executable)
+        self._process = process
         self._observe = observe
         self.deadline_seconds = deadline_seconds
         self.runs = 0

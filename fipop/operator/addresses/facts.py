@@ -10,8 +10,8 @@ from datetime import datetime
 from fipop.api import names
 from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Removal, Requested, Reservation
 from fipop.deadlines import NAMING_SECONDS, UNDER_WAY_SECONDS
-from fipop.errors import IpamError
 from fipop.ipam.addresses import Address, Family
+from fipop.ipam.errors import IpamError
 from fipop.operator.addresses.range_selection import find_range, find_restriction, read_quota
 from fipop.operator.addresses.ranges import describe_problem
 from fipop.operator.addresses.reservations import ReservationStore, is_former_owner

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from fipop.api.models import Reservation
-from fipop.errors import ApiConflictError, FipopError, GuestUnreadableError
+from fipop.errors import ConflictError, FipopError
+from fipop.guest.errors import GuestUnreadableError
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.operator.addresses.reservations import ReservationStore
@@ -115,7 +116,7 @@ class QuarantineReconciler:
         try:
             if reservation.is_held:
                 return await self._check_owner(reservation)
-        except ApiConflictError:
+        except ConflictError:
             return RetryAfter(0.0)
         left, overdue = self._describe_left(reservation), self._overdue_seconds(reservation)
         if left is not None:

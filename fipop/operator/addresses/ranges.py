@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.models import FloatingIPRange
 from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
-from fipop.errors import AddressSpaceChangedError, ApiConflictError, ApiNotFoundError, IpamError
+from fipop.errors import ConflictError, NotFoundError
 from fipop.ipam.allocator import RangeUsage
+from fipop.ipam.errors import AddressSpaceChangedError, IpamError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
@@ -95,9 +96,9 @@ class RangeReconciler:
             answer = await self.client.merge_patch(
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"
             )
-        except ApiNotFoundError:
+        except NotFoundError:
             return None  # deleted meanwhile: the event tells
-        except ApiConflictError:
+        except ConflictError:
             live = await self.client.get(FLOATING_IP_RANGES, found.name)
             if live is not None:
                 self.cache.observe(FLOATING_IP_RANGES, live)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPStatus, Reservation
 from fipop.api.rendering import render_floating_ip_status
-from fipop.errors import ApiConflictError, ApiError, FipopError
+from fipop.errors import ConflictError, FipopError, UnavailableError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
@@ -148,7 +148,7 @@ class FloatingIPReconciler:
                     live_version = await self._read_again(key)
                 else:
                     await self._take(step, floating_ip)
-        except ApiConflictError:
+        except ConflictError:
             await self._read_again(key)
             return RetryAfter(CONTENTION_SECONDS)
         raise ContendedError(floating_ip=key)
@@ -176,7 +176,7 @@ class FloatingIPReconciler:
         return RetryAfter(seconds) if seconds is not None else None
 
     async def _take(self, step: Step, floating_ip: FloatingIP) -> None:
-        """Take a step; ApiError where its request failed, ApiConflictError where the object is another by now."""
+        """Take a step; ApiError where its request failed, ConflictError where the object is another by now."""
         match step:
             case Claim():
                 await self._claim(step, floating_ip)
@@ -198,7 +198,7 @@ class FloatingIPReconciler:
         try:
             assigned = await self.reservation_store.claim(claim)
         except FipopError as error:
-            if not (isinstance(error, ApiError) and error.outcome_unknown):
+            if not (isinstance(error, UnavailableError) and not error.is_unsent):
                 self.cache.allocations.finish_claim(claim)
             raise
         self.cache.allocations.finish_claim(claim)

@@ -2,7 +2,7 @@
 
 A reservation's name is made of its space and address, so the API server's uniqueness of names decides every race,
 also between two operators. Each method is one write with a precondition; its answer goes into the store at once.
-After an unknown outcome (`ApiError.outcome_unknown`) the next round asks for the same name again.
+After an unknown outcome (UnavailableError) the next round asks for the same name again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fipop.api import names
 from fipop.api.models import Meta, Owner, PastOwner, Requested, Reservation
 from fipop.api.rendering import render_reservation
 from fipop.deadlines import PERMIT_SECONDS
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
+from fipop.errors import ConflictError, NotFoundError
 from fipop.ipam.addresses import explode_address, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -84,7 +84,7 @@ class ReservationStore:
 
         None if the claimant has it already, or if another does: the cache knows either by now, so decide again.
 
-        Raises ApiError; where its outcome is unknown, ask for the very same claim again. ApiConflictError if the
+        Raises ApiError; where its outcome is unknown, ask for the very same claim again. ConflictError if the
         reservation changed meanwhile.
         """
         known = self.known.get_reservation(claim.name)
@@ -105,7 +105,7 @@ class ReservationStore:
     async def confirm(self, reservation: Reservation) -> Reservation:
         """Write a held reservation anew as it is, before a status newly names its address.
 
-        An operator that meant to release it tests the version that it read, and fails. ApiConflictError if it changed.
+        An operator that meant to release it tests the version that it read, and fails. ConflictError if it changed.
         """
         mark = {names.ANNOTATION_CONFIRMED: uuid.uuid4().hex}  # an update that changes nothing is no write
         return await self._replace(reservation, annotations=mark)
@@ -116,7 +116,7 @@ class ReservationStore:
         return self.known.monotonic() - asked_at if version == reservation.resource_version else math.inf
 
     async def quarantine(self, reservation: Reservation, *, seconds: int) -> Reservation:
-        """Release a held address: it waits before it is given to another. Raises ApiConflictError when it changed."""
+        """Release a held address: it waits before it is given to another. Raises ConflictError when it changed."""
         # If the answer is lost, the release may have been written all the same: no longer count on the write before it.
         self._written.pop(reservation.name, None)
         quarantined = await self._replace(build_quarantined(reservation, self.now(), seconds))
@@ -137,7 +137,7 @@ class ReservationStore:
                 uid=reservation.uid,
                 resource_version=str(reservation.resource_version),
             )
-        except ApiConflictError:
+        except ConflictError:
             await self._read(reservation.name)
             return False
         self._written.pop(reservation.name, None)
@@ -171,7 +171,7 @@ class ReservationStore:
         asked_at = self.known.monotonic()
         try:
             answer = await self.client.create(FLOATING_IP_RESERVATIONS, render_reservation(wanted))
-        except ApiAlreadyExistsError:
+        except ConflictError:
             await self._read(wanted.name)
             return None
         return self._note(answer, asked_at)
@@ -185,13 +185,11 @@ class ReservationStore:
         asked_at = self.known.monotonic()
         try:
             answer = await self.client.replace(FLOATING_IP_RESERVATIONS, body)
-        except (ApiConflictError, ApiNotFoundError) as error:
+        except (ConflictError, NotFoundError) as error:
             await self._read(reservation.name)  # so that the next round starts from the truth
-            if isinstance(error, ApiConflictError):
+            if isinstance(error, ConflictError):
                 raise
-            raise ApiConflictError(
-                verb="replace", kind=FLOATING_IP_RESERVATIONS.kind, name=reservation.name, status=404
-            ) from error
+            raise ConflictError(f"replace FloatingIPReservation {reservation.name}", status=404) from error
         return self._note(answer, asked_at)
 
     def _note(self, answer: Json, asked_at: float) -> Reservation:

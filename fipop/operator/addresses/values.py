@@ -9,8 +9,9 @@ from datetime import datetime
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPStatus, Owner, Removal, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
-from fipop.errors import AddressOutOfRangeError, FipopError, IpamError
+from fipop.errors import FipopError
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
+from fipop.ipam.errors import AddressOutOfRangeError, IpamError
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.state.claims import read_addresses
 from fipop.state.observations import GuestObservation

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fipop.api import names
-from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
+from fipop.errors import ConflictError, ForbiddenError
 from fipop.jsons import Json
+from fipop.kube.client import NAMESPACE_TERMINATING
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -125,7 +126,9 @@ class GuestReconciler:
         """Make the floating IP; its range is written with its address, since until then another may serve it."""
         try:
             made = await self.guests.client.create(FLOATING_IPS, build_floating_ip(guest))
-        except (ApiAlreadyExistsError, NamespaceTerminatingError) as error:
+        except (ConflictError, ForbiddenError) as error:
+            if isinstance(error, ForbiddenError) and error.reason != NAMESPACE_TERMINATING:
+                raise
             logger.debug("Did not create FloatingIP", extra={"guest": guest.id, "error": str(error)})
             return
         self.guests.cache.observe(FLOATING_IPS, made)

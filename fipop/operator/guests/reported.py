@@ -23,14 +23,12 @@ from itertools import islice
 
 from fipop.api.models import FloatingIPRange, Owner, Requested, Reservation
 from fipop.backoff import Backoff
-from fipop.errors import (
+from fipop.errors import ApiError, FipopError, GuestError
+from fipop.guest.errors import (
     AddressConflictError,
-    ApiError,
-    FipopError,
-    GuestError,
     GuestUnreadableError,
-    KubeAccessError,
     PassTimeoutError,
+    explain_refusal,
 )
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.in_use import InUseAddresses
@@ -80,7 +78,7 @@ class GuestReader:
                 return await self.sessions.is_harvester(
                     guest.id, await read_kubeconfig(self.guests.client, guest)
                 )
-            except (ApiError, GuestError, KubeAccessError, PassTimeoutError):
+            except (ApiError, GuestError):
                 return True
 
     async def read_in_use(self, guest_id: str) -> InUseAddresses:
@@ -98,8 +96,10 @@ class GuestReader:
         kubeconfig = await read_kubeconfig(self.guests.client, guest)
         try:
             return await self.sessions.look(guest_id, kubeconfig)
-        except (ApiError, KubeAccessError, PassTimeoutError) as error:
-            raise GuestUnreadableError(guest_id=guest_id, cause=str(error)) from error
+        except (ApiError, PassTimeoutError) as error:
+            cluster = guest.cluster
+            cause = explain_refusal(error, workspace=cluster.namespace, cluster_name=cluster.name)
+            raise GuestUnreadableError(guest_id=guest_id, cause=str(cause)) from error
 
 
 @dataclass(frozen=True, slots=True)

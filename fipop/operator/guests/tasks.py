@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fipop.api.models import FloatingIP, Reservation
-from fipop.errors import PASSING_ERRORS
+from fipop.errors import UnavailableError
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.facts import bind_guest
@@ -112,7 +112,7 @@ class WritePermits:
             for reservation in held:
                 if not await self.reported.reservation_store.is_held_by(reservation.name, reservation.owner):
                     return False
-        except PASSING_ERRORS as error:
+        except UnavailableError as error:
             # The guest has no part in that, and is not to wait as if it had.
             logger.debug("Could not confirm addresses", extra={"error": str(error)})
             return False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fipop.api import names
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiError, FipopError
+from fipop.errors import ApiError, ConflictError, FipopError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.targets import Target
 from fipop.guest.release_gate import ReleaseGate
@@ -69,7 +69,7 @@ class RolloutController:
                 await self.step()
             except FipopError as error:
                 logger.warning("Could not continue rollout", extra={"error": str(error)})
-                if isinstance(error, ApiConflictError | ApiAlreadyExistsError):
+                if isinstance(error, ConflictError):
                     self._loaded = False
             await asyncio.sleep(TICK_SECONDS if self._is_busy() else IDLE_TICK_SECONDS)
 
@@ -268,7 +268,9 @@ class RolloutController:
                 guest.health = begin_rollout(guest.health, self.now())
 
     def _report(self, notice: Notice) -> None:
-        self.configuration.complain(notice.reason, notice.message, is_warning=notice.is_warning)
+        self.configuration.complain(
+            notice.reason, notice.message, is_warning=notice.is_warning, is_repeated=True
+        )
 
     def _wake_changed(self, before: RolloutState | None, state: RolloutState) -> None:
         if state.phase is Phase.COMPLETED:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fipop.api import names
-from fipop.errors import ApiNotFoundError
+from fipop.errors import NotFoundError
 from fipop.guest.helm.targets import Target, parse_target, render_target
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
@@ -55,12 +55,12 @@ class RolloutStore:
         return targets
 
     async def save(self, state: RolloutState) -> None:
-        """Write the rollout. ApiConflictError where somebody else has written since."""
+        """Write the rollout. ConflictError where somebody else has written since."""
         await self._write(names.ROLLOUT_CONFIG_MAP, render_state(state))
         self._stable = state.stable
 
     async def save_target(self, target: Target) -> None:
-        """Keep a target, replacing any but the stable one. ApiConflictError where somebody else has written since.
+        """Keep a target, replacing any but the stable one. ConflictError where somebody else has written since.
 
         That may be the one that is rolled out: the next rollout is about to replace it.
         """
@@ -88,7 +88,7 @@ class RolloutStore:
         written = None
         if version := self._versions.get(name):
             patch = {"metadata": {"resourceVersion": version}, "data": data}
-            with suppress(ApiNotFoundError):  # somebody deleted it: it is made again
+            with suppress(NotFoundError):  # somebody deleted it: it is made again
                 written = await self.client.merge_patch(CONFIG_MAPS, name, patch, namespace=self.namespace)
         if written is None:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}

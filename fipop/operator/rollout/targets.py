@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fipop.errors import ChartError
+from fipop.guest.errors import ChartError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.charts import Role, wanted_releases
 from fipop.guest.helm.targets import Target, build_target, hash_asked, pin_versions

@@ -17,7 +17,8 @@ from typing import Any
 import jinja2
 from aiohttp import web
 
-from fipop.errors import FipopError, RangeUnknownError
+from fipop.errors import FipopError
+from fipop.ipam.errors import RangeUnknownError
 from fipop.listening import Handler, HttpListener
 from fipop.report.addresses import (
     AddressReport,

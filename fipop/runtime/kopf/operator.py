@@ -16,15 +16,15 @@ from typing import Any
 
 import aiohttp
 import kopf
+from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api.names import GROUP
 from fipop.backoff import Backoff, Delays
 from fipop.deadlines import LONGEST_WATCH_SECONDS, WATCH_GRACE_SECONDS
-from fipop.errors import WatcherEndedError
+from fipop.errors import StartError
 from fipop.jsons import JsonView
-from fipop.kube.connection import Connection
 from fipop.kube.resources import Resource
-from fipop.kube.sessions import open_authorized_session
+from fipop.kube.server import open_session
 from fipop.runtime.kopf.handlers import build_registry
 from fipop.runtime.kopf.watch_signs import WatchSigns
 from fipop.runtime.relist import Callback, EventType
@@ -46,23 +46,23 @@ class KopfOperator:
 
     def __init__(
         self,
-        connection: Connection,
+        configuration: Configuration,
         callbacks: Mapping[Resource, Callback],
         settings: kopf.OperatorSettings,
         on_gap: Callable[[], None],
     ) -> None:
-        self._connection = connection
+        self._configuration = configuration
         self._callbacks = callbacks
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         longest_seconds = 0.9 * (settings.watching.client_timeout or 0.0)
-        self._signs = WatchSigns(callbacks, connection.server, longest_seconds, lambda: self._call(on_gap))
+        self._signs = WatchSigns(callbacks, configuration.host, longest_seconds, lambda: self._call(on_gap))
         self._session: aiohttp.ClientSession | None = None
         self._gathered: list[Callable[[], None]] = []
         self.silences = self._signs.silences
 
     async def run(self) -> None:
-        """Watch until cancelled. Raises WatcherEndedError if the thread ends: a fresh process is wanted then."""
+        """Watch until cancelled. Raises StartError if the thread ends: a fresh process is wanted then."""
         loop, ended = asyncio.new_event_loop(), asyncio.Event()
         # What kopf's callbacks stumble over while it is stopped.
         loop.set_exception_handler(lambda _, it: logger.debug("Kopf failed", extra={"what": it["message"]}))
@@ -78,7 +78,7 @@ class KopfOperator:
         threading.Thread(target=work, name="kopf", daemon=True).start()
         try:
             await ended.wait()
-            raise WatcherEndedError from serving.exception()
+            raise StartError(what="watch", problem="ended: the process must restart") from serving.exception()
         finally:
             with contextlib.suppress(RuntimeError, TimeoutError):
                 loop.call_soon_threadsafe(serving.cancel)
@@ -129,8 +129,8 @@ class KopfOperator:
         """Log in, which kopf does before its first request. It does not pause by itself, however often it does."""
         if self._session is not None:
             await asyncio.sleep(PAUSE_SECONDS)
-        self._session = open_authorized_session(self._connection, trace=self._signs.trace)
-        return kopf.AiohttpSession(server=self._connection.server, aiohttp_session=self._session)
+        self._session = open_session(self._configuration, self._signs.trace)
+        return kopf.AiohttpSession(server=self._configuration.host, aiohttp_session=self._session)
 
     def _put(self, resource: Resource, event_type: EventType, obj: JsonView) -> None:
         self._signs.show(resource)

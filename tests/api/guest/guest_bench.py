@@ -15,11 +15,11 @@ from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.harvester import PARKED_LABEL
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
-from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
 from fipop.guest.release_gate import ReleaseGate, gate_of_settings
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.reports import GuestTask, PassReport, ReleaseReport
+from fipop.kube.guests import GuestServers
 from fipop.settings.options import DEFAULTS, Settings, parse_settings
 from localfleet.client import ApiClient, Json
 from localfleet.controlplane import ControlPlane
@@ -27,6 +27,7 @@ from localfleet.harvester_guest import DAEMON_SET
 from localfleet.helm import Helm
 from localfleet.proxy import GuestRoute, RancherProxy, SeenRequest, upstream_of
 from localfleet.waiting import eventually
+from tests.harness.reaching import build_runner
 from tests.harness.tasks import asking, build_task, permit
 
 TOKEN = "kubeconfig-u-guest:secret"
@@ -207,8 +208,9 @@ async def open_bench(
     proxy.issue_token(TOKEN)
     proxy.bind_token(TOKEN, guest_id)
     route = proxy.add_guest(guest_id, upstream_of(plane))
-    runner = HelmRunner(helm, **runner)
-    tools = GuestLimits(helm=runner, charts=ChartCache(runner, failure_seconds=0.5), allow_loopback=True)
+    guests = GuestServers()
+    helm_runner = build_runner(helm, guests=guests, **runner)
+    tools = GuestLimits(helm=helm_runner, charts=ChartCache(helm_runner, failure_seconds=0.5), guests=guests)
     room = GuestSessions(tools)
     bench = GuestBench(
         plane=plane, proxy=proxy, route=route, tools=tools, room=room, settings=settings, guest_id=guest_id
@@ -217,4 +219,5 @@ async def open_bench(
         yield bench
     finally:
         await room.close()
+        await guests.close()
         proxy.remove_guest(guest_id)

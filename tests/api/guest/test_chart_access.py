@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from fipop.errors import ChartError
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.chart_access import ChartAccess, ChartAccessError
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import ChartSource
-from fipop.guest.helm.runner import HelmRunner
 from localfleet.assets import ensure
 from localfleet.certificates import CertificateAuthority, build_authority
 from localfleet.chartrepo import ChartRepository
@@ -25,6 +24,7 @@ from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
 from localfleet.registry import CREDENTIAL, OciRegistry
 from localfleet.waiting import eventually
+from tests.harness.reaching import build_runner
 
 pytestmark = pytest.mark.xdist_group("guest-charts")
 
@@ -86,7 +86,7 @@ class Sources:
     def __init__(self, program: Path, access: ChartAccess) -> None:
         self.access: ChartAccess | ChartAccessError = access
         self.cache = ChartCache(
-            HelmRunner(str(program), environ={}),
+            build_runner(str(program), environ={}),
             resolve_seconds=0.0,
             failure_seconds=0.0,
             read_access=self.read,
@@ -207,7 +207,7 @@ def _command_lines() -> set[bytes]:
 
 @pytest_asyncio.fixture
 async def cache(helm_program: Path) -> AsyncIterator[ChartCache]:
-    cache = ChartCache(HelmRunner(str(helm_program), environ={}), resolve_seconds=0.0, failure_seconds=0.0)
+    cache = ChartCache(build_runner(str(helm_program), environ={}), resolve_seconds=0.0, failure_seconds=0.0)
     yield cache
     await cache.close()
 

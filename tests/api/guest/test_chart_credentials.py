@@ -11,11 +11,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.errors import ChartError
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.chart_access import ChartAccessReader
 from fipop.guest.helm.chart_cache import CachedChart, ChartCache
 from fipop.guest.helm.charts import wanted_releases
-from fipop.guest.helm.runner import HelmRunner
 from localfleet.assets import ensure
 from localfleet.certificates import CertificateAuthority, build_authority, build_server_tls
 from localfleet.chartrepo import ChartRepository
@@ -24,6 +23,7 @@ from localfleet.helm import Helm
 from localfleet.registry import CREDENTIAL, OciRegistry
 from tests.api.guest.guest_bench import settings_with
 from tests.harness.answering_client import AnsweringClient
+from tests.harness.reaching import build_runner
 
 pytestmark = pytest.mark.xdist_group("guest-charts")
 
@@ -91,7 +91,7 @@ class Charts:
         self.authority = authority.pem.decode()
         access = ChartAccessReader(client=AnsweringClient(get=self._get), namespace="kube-fip")
         self.cache = ChartCache(
-            HelmRunner(str(program), environ={}),
+            build_runner(str(program), environ={}),
             resolve_seconds=0.0,
             failure_seconds=0.0,
             read_access=access.read,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from fipop.errors import ChartError
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import ChartSource, Role
 from fipop.guest.helm.runner import HelmRunner
@@ -23,13 +23,14 @@ from localfleet.proxy import RancherProxy
 from localfleet.registry import OciRegistry
 from localfleet.waiting import eventually
 from tests.api.guest.guest_bench import open_bench, release_of, settings_with
+from tests.harness.reaching import build_runner
 
 pytestmark = pytest.mark.xdist_group("guest-charts")
 
 
 @pytest.fixture
 def runner(helm_program: Path) -> HelmRunner:
-    return HelmRunner(str(helm_program))
+    return build_runner(str(helm_program))
 
 
 @pytest_asyncio.fixture
@@ -58,7 +59,7 @@ async def registry(
 
 @pytest.fixture
 def trusting_runner(helm_program: Path, registry: OciRegistry) -> HelmRunner:
-    return HelmRunner(str(helm_program), environ={"SSL_CERT_FILE": str(registry.ca_file)})
+    return build_runner(str(helm_program), environ={"SSL_CERT_FILE": str(registry.ca_file)})
 
 
 @pytest.mark.parametrize(("asked", "given"), [("", "0.11.0"), ("0.9.9", "0.9.9"), ("v0.9.9", "0.9.9")])

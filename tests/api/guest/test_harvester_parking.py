@@ -2,7 +2,7 @@
 
 import pytest
 
-from fipop.errors import HelmError, HelmFailure
+from fipop.guest.errors import HelmError, HelmFailure
 from fipop.guest.harvester import PARKED_LABEL
 from fipop.guest.helm.charts import Role
 from localfleet.chartrepo import ChartRepository

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fipop.errors import ChartError, HelmError, HelmFailure, ReleaseTakenError
+from fipop.guest.errors import ChartError, HelmError, HelmFailure, ReleaseTakenError
 from fipop.guest.helm.charts import Role
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.reports import EventResult, PassReport

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fipop.errors import ForeignReleaseError, ReleaseTakenError
+from fipop.guest.errors import ForeignReleaseError, ReleaseTakenError
 from fipop.guest.helm.charts import Role
 from fipop.jsons import Json
 from localfleet.chartrepo import ChartRepository

@@ -1,6 +1,5 @@
 """The flags and the environment of the cloud provider: those of the programs that it succeeds."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +9,27 @@ from fipop.cli.cloud_provider import (
     DEFAULT_CLASS,
     KEEPALIVED_MODE,
     KUBEVIP_MODE,
-    _connect,
+    _configure,
     cloud_provider,
     read_options,
 )
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions
 from fipop.errors import StartError
-from fipop.kube.connection import Connection
+from localfleet.rancher_objects import build_kubeconfig
 
 
 @pytest.fixture(autouse=True)
-def _in_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = Connection(server="https://10.43.0.1", token="t")
-    monkeypatch.setattr("fipop.cli.cloud_provider.connection_in_cluster", lambda: connection)
-    monkeypatch.setattr(
-        "fipop.cli.cloud_provider.connection_from_kubeconfig",
-        lambda path: replace(connection, server=f"https://{Path(path or '/usual').stem}"),
-    )
+def _in_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Run in a pod: its ServiceAccount and its environment are there; a kubeconfig is in the usual place."""
+    for name, text in (("TOKEN", "t"), ("CERT", "a certificate")):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(
+            f"kubernetes.aio.config.incluster_config.SERVICE_{name}_FILENAME", tmp_path / name
+        )
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.43.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    (tmp_path / "kubeconfig").write_text(build_kubeconfig(server="https://usual", token="t"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
 
 
 def flags(arguments: tuple[str, ...]) -> dict[str, Any]:
@@ -38,11 +41,14 @@ def read(mode: str = KUBEVIP_MODE, *arguments: str, **environment: str) -> Any:
     return read_options(mode, flags(arguments), environment)
 
 
-def connect(*arguments: str) -> Connection:
-    return _connect(flags(arguments))
+async def connect(*arguments: str) -> str:
+    """Return the URL to which requests go, after the credential of the first was read."""
+    configuration = await _configure(flags(arguments))
+    assert await configuration.get_api_key_with_prefix("BearerToken") in ("Bearer t", "bearer t")
+    return str(configuration.host)
 
 
-def test_without_a_word_it_is_as_kube_vip_cloud_provider() -> None:
+async def test_without_a_word_it_is_as_kube_vip_cloud_provider() -> None:
     found = read()
     assert isinstance(found.mode, KubevipOptions)
     assert (found.mode.namespace, found.mode.config_map, found.mode.class_name) == (
@@ -55,7 +61,7 @@ def test_without_a_word_it_is_as_kube_vip_cloud_provider() -> None:
         "kube-system",
         10258,
     )
-    assert connect().server == "https://10.43.0.1"
+    assert await connect() == "https://10.43.0.1:443"
 
 
 def test_keepaliveds_mode_has_its_own_lease_port_and_config_map() -> None:
@@ -67,11 +73,11 @@ def test_keepaliveds_mode_has_its_own_lease_port_and_config_map() -> None:
     assert (found.lease.name, found.port) == ("keepalived-cloud-provider", 10252)
 
 
-def test_flags_are_taken_as_go_writes_them() -> None:
+async def test_flags_are_taken_as_go_writes_them() -> None:
     found = read(KUBEVIP_MODE, "--leader-elect=false", "--secure-port=0", "--concurrent-service-syncs", "3")
     assert (found.lease, found.port, found.writes_at_once) == (None, 0, 3)
-    assert connect("--OutSideCluster").server == "https://usual"
-    assert connect("--master", "https://other").server == "https://other"
+    assert await connect("--OutSideCluster") == "https://usual"
+    assert await connect("--master", "https://other") == "https://other"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from fipop.api.conditions import format_time
 from fipop.api.names import ANNOTATION_PAUSED
 from fipop.cli.main import main
-from fipop.errors import ApiError, ApiUnreachableError
+from fipop.errors import ApiError, UnavailableError
 from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
 from fipop.report.snapshot import ClusterSnapshot, Unread
 from fipop.settings.options import DEFAULTS, parse_settings
@@ -109,7 +109,7 @@ def test_it_waits_for_a_floating_ip_that_is_pending_and_not_for_one_that_is_paus
 
 
 def test_a_request_that_is_lost_does_not_end_the_waiting(run: Callable[..., Any]) -> None:
-    lost = ApiUnreachableError(verb="list", kind="FloatingIP", reason="ConnectionCut")
+    lost = UnavailableError("list FloatingIP", reason="ConnectionCut")
     result = run("--wait", "5s", found=(ILL, lost, WELL))
     assert (result.exit_code, "ConnectionCut" in result.stderr) == (0, True)
     assert run("--wait", "0s", found=(lost,)).exit_code == 3

@@ -3,20 +3,21 @@
 import socket
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from fipop.cli.main import main
-from fipop.kube.connection import Connection
+from localfleet.rancher_objects import build_kubeconfig
+from tests.harness.reaching import NOBODY
 
 
-def test_a_port_that_is_taken_is_a_sentence_and_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = Connection(server="https://127.0.0.1:1", token="t")
-    monkeypatch.setattr("fipop.cli.reading.Reading._connection", lambda _self: connection)
+def test_a_port_that_is_taken_is_a_sentence_and_1(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(build_kubeconfig(server=NOBODY, token="t"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        result = CliRunner().invoke(main, ["web", "--port", str(taken.getsockname()[1])], prog_name="fipop")
+        arguments = ["web", "--port", str(taken.getsockname()[1]), "--kubeconfig", str(kubeconfig)]
+        result = CliRunner().invoke(main, arguments, prog_name="fipop")
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
     assert "Traceback" not in result.output

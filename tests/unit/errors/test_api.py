@@ -1,45 +1,25 @@
-"""Errors of calls to a Kubernetes API: their sentence, and whether a write may have been done."""
+"""Errors of requests to a Kubernetes API: their sentence, and whether the object itself is refused."""
 
 import pytest
 
-from fipop.errors import (
-    PASSING_ERRORS,
-    ApiAnswerError,
-    ApiConflictError,
-    ApiError,
-    ApiForbiddenError,
-    ApiServerError,
-    ApiThrottledError,
-    ApiUnreachableError,
-    NamespaceTerminatingError,
-)
-
-CALL = {"verb": "create", "kind": "FloatingIP", "name": "web", "namespace": "c-m-a"}
+from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
 
 
-def test_the_sentence_names_the_call_and_the_answer() -> None:
-    refused = str(ApiConflictError(**CALL, status=409, reason="Conflict"))
-    assert "create FloatingIP c-m-a/web: 409 Conflict" in refused
-    assert "list Node: Timeout" in str(ApiUnreachableError(verb="list", kind="Node", reason="Timeout"))
-    assert "did not answer" in str(ApiError(verb="list", kind="Node"))
+def test_the_sentence_names_the_request_and_the_answer() -> None:
+    refused = str(ConflictError("create FloatingIP c-m-a/web", status=409, reason="Conflict"))
+    assert refused == "could not create FloatingIP c-m-a/web: 409 Conflict"
+    assert str(UnavailableError("list Node", reason="Timeout")) == "could not list Node: Timeout"
+    assert str(UnavailableError("list Node")) == "could not list Node: the API server did not answer"
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_unknown"),
-    [(ApiServerError, True), (ApiAnswerError, True), (ApiConflictError, False), (ApiForbiddenError, False)],
+    ("error", "is_lasting"),
+    [
+        *((ApiError("x", status=status), True) for status in (400, 405, 413, 415, 422)),
+        (ApiError("x", reason="InvalidName"), True),
+        *((ApiError("x", status=status), False) for status in (401, 403, 404, 410)),
+        *((kind("x"), False) for kind in (ConflictError, ForbiddenError, NotFoundError, UnavailableError)),
+    ],
 )
-def test_only_who_may_have_failed_later_leaves_the_outcome_open(
-    kind: type[ApiError], is_unknown: bool
-) -> None:
-    assert kind(**CALL).outcome_unknown is is_unknown
-
-
-def test_what_was_never_sent_was_not_done() -> None:
-    assert ApiUnreachableError(**CALL).outcome_unknown
-    assert not ApiUnreachableError(**CALL, outcome_unknown=False).outcome_unknown
-
-
-def test_trouble_of_the_server_is_told_from_a_fault_of_the_object() -> None:
-    assert isinstance(ApiThrottledError(retry_after_seconds=3, **CALL), PASSING_ERRORS)
-    assert not isinstance(NamespaceTerminatingError(**CALL), PASSING_ERRORS)
-    assert isinstance(NamespaceTerminatingError(**CALL), ApiForbiddenError)
+def test_only_the_refusal_of_an_object_lasts(error: ApiError, is_lasting: bool) -> None:
+    assert error.is_lasting is is_lasting

@@ -2,26 +2,12 @@
 
 import pytest
 
-from fipop.errors import (
-    AddressConflictError,
-    ChartError,
-    GuestError,
-    HelmError,
-    HelmFailure,
-    KubeconfigError,
-    PassTimeoutError,
-)
+from fipop.errors import GuestError
+from fipop.guest.errors import AddressConflictError, ChartError, HelmError, HelmFailure, PassTimeoutError
 
 
 def test_an_address_that_another_guest_carries_tells_how_it_is_written_all_the_same() -> None:
     assert "ignore-claim" in str(AddressConflictError(address="10.0.0.1", carrier="guest c-m-b"))
-
-
-def test_a_field_of_a_kubeconfig_is_named_and_its_value_is_not() -> None:
-    assert (
-        str(KubeconfigError(field="user.exec", reason="is refused"))
-        == "the kubeconfig's user.exec is refused"
-    )
 
 
 @pytest.mark.parametrize("failure", list(HelmFailure))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fipop.errors import (
+from fipop.ipam.errors import (
     AddressOutOfRangeError,
     AddressSyntaxError,
     FamilyMissingError,

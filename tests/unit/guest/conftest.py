@@ -13,10 +13,11 @@ import pytest_asyncio
 
 from fipop.guest.helm.chart_cache import ChartCache
 from fipop.guest.helm.charts import ChartIdentity, ChartSource, Role, WantedRelease
-from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
+from fipop.kube.guests import GuestServers
 from localfleet.certificates import build_authority
 from localfleet.proxy import RancherProxy
+from tests.harness.reaching import build_runner
 from tests.unit.guest.passes import TOKEN
 
 MADE = "2026-08-20T08:00:00Z"
@@ -81,7 +82,9 @@ async def limits(tmp_path: Path) -> AsyncIterator[GuestLimits]:
     stub = tmp_path / "helm"
     stub.write_text("#!/bin/sh\nsleep 1\nexit 1\n")
     stub.chmod(0o755)
-    runner = HelmRunner(str(stub))
-    limits = GuestLimits(helm=runner, charts=ChartCache(runner), allow_loopback=True)
+    guests = GuestServers()
+    runner = build_runner(str(stub), guests=guests)
+    limits = GuestLimits(helm=runner, charts=ChartCache(runner), guests=guests)
     yield limits
     await limits.close()
+    await guests.close()

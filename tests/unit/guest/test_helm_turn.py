@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from fipop.errors import HelmError, HelmFailure
+from fipop.guest.errors import HelmError, HelmFailure
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm_turn import Outcome, ReleaseAttempt
 from tests.unit.guest.turns import GRACE, Turn, state

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fipop.errors import ReleaseRecordError
+from fipop.guest.errors import ReleaseRecordError
 from fipop.guest.helm.releases import ReleaseState, parse_record
 from fipop.guest.missing_objects import parse_manifest
 from tests.unit.guest.conftest import release_secret

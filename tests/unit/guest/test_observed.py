@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fipop.errors import ApiServerError, FipopError
+from fipop.errors import FipopError, UnavailableError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.limits import GuestLimits
 from fipop.ipam.addresses import parse_address
@@ -33,7 +33,7 @@ async def test_a_look_that_gets_no_answer_says_so_and_not_that_nothing_is_carrie
     proxy: RancherProxy, limits: GuestLimits
 ) -> None:
     task = add_guest(proxy, "c-m-a", fault=Fault(status=503))
-    with pytest.raises(ApiServerError):
+    with pytest.raises(UnavailableError):
         await GuestSessions(limits).look("c-m-a", task.kubeconfig)
 
 

@@ -12,7 +12,9 @@ from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
 from fipop.guest.reports import ConfigMapOutcome, PassReport
+from fipop.kube.guests import GuestServers
 from localfleet.proxy import Fault, RancherProxy
+from tests.harness.reaching import build_runner
 from tests.unit.guest.passes import Charts, add_guest
 
 
@@ -60,14 +62,16 @@ async def installing(tmp_path: Path) -> AsyncIterator[tuple[GuestSessions, HelmR
     stop, stub = tmp_path / "stop", tmp_path / "helm"
     stub.write_text(f"#!/bin/sh\nwhile [ ! -e {stop} ]; do sleep 0.05; done; echo '{{}}'\n")
     stub.chmod(0o755)
-    runner = HelmRunner(str(stub))
+    guests = GuestServers()
+    runner = build_runner(str(stub), guests=guests)
     limits = GuestLimits(
         helm=runner,
         charts=Charts(tmp_path),  # type: ignore[arg-type] # only asked for charts
-        allow_loopback=True,
+        guests=guests,
     )
     yield GuestSessions(limits), runner
     await limits.close()
+    await guests.close()
 
 
 async def test_who_is_in_line_for_helm_gets_its_addresses_and_tells_that_it_waits(

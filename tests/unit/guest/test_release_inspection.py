@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from fipop.errors import ForeignReleaseError
+from fipop.guest.errors import ForeignReleaseError
 from fipop.guest.guest_pass import GuestSessions
-from fipop.guest.helm.runner import HelmRunner
 from fipop.guest.limits import GuestLimits
 from fipop.guest.reports import ConfigMapOutcome
+from fipop.kube.guests import GuestServers
 from localfleet.proxy import RancherProxy
 from localfleet.simulated import SimulatedGuest
+from tests.harness.reaching import build_runner
 from tests.unit.guest.passes import Charts, add_guest
 
 
@@ -44,13 +45,15 @@ esac
 """
     )
     stub.chmod(0o755)
+    guests = GuestServers()
     limits = GuestLimits(
-        helm=HelmRunner(str(stub)),
+        helm=build_runner(str(stub), guests=guests),
         charts=Charts(tmp_path),  # type: ignore[arg-type] # only asked for charts
-        allow_loopback=True,
+        guests=guests,
     )
     yield TellingRoom(sessions=GuestSessions(limits), asked=asked)
     await limits.close()
+    await guests.close()
 
 
 def add_old_release(

@@ -1,6 +1,6 @@
 """What is remembered between the passes over a guest."""
 
-from fipop.errors import HelmError, HelmFailure
+from fipop.guest.errors import HelmError, HelmFailure
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm.releases import ReleaseDescription, ReleaseRecord, parse_record
 from fipop.guest.release_memory import ReleaseMemory

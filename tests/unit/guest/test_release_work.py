@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fipop.errors import HelmError, HelmFailure
+from fipop.guest.errors import HelmError, HelmFailure
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm_turn import Outcome
 from fipop.guest.release_gate import ReleaseGate, Return

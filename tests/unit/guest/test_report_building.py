@@ -1,6 +1,6 @@
 """What a pass tells of releases, and when it is to come again for their pods."""
 
-from fipop.errors import HelmError, HelmFailure, ReleaseTakenError
+from fipop.guest.errors import HelmError, HelmFailure, ReleaseTakenError
 from fipop.guest.helm.charts import Role
 from fipop.guest.helm_turn import Outcome
 from fipop.guest.report_building import SOONEST_SECONDS, build_events, sum_up_release, waits_for_pods

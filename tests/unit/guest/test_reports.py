@@ -2,7 +2,8 @@
 
 import pytest
 
-from fipop.errors import ApiInvalidError, ApiServerError, ChartError, FipopError, HelmError, HelmFailure
+from fipop.errors import ApiError, FipopError, UnavailableError
+from fipop.guest.errors import ChartError, HelmError, HelmFailure
 from tests.unit.operator.guests.test_schedules import report
 
 
@@ -10,8 +11,8 @@ from tests.unit.operator.guests.test_schedules import report
     ("error", "mends"),
     [
         (None, False),
-        (ApiServerError(verb="list", kind="Secret", status=500), True),
-        (ApiInvalidError(verb="patch", kind="ConfigMap", status=422), False),
+        (UnavailableError("list Secret", status=500), True),
+        (ApiError("patch ConfigMap", status=422), False),
         (ChartError(source="s", version="", reason="no"), False),
         (HelmError(action="upgrade", subject="release", failure=HelmFailure.DENIED), False),
     ],

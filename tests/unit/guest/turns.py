@@ -59,7 +59,7 @@ class AnyTarget:
 class FakeGuestTarget:
     """Where helm goes; nothing is connected."""
 
-    connection = None
+    access = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

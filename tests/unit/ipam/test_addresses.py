@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.errors import AddressSyntaxError
 from fipop.ipam.addresses import (
     MAPPED_FIRST,
     MAPPED_LAST,
@@ -19,6 +18,7 @@ from fipop.ipam.addresses import (
     parse_address_key,
     to_ip,
 )
+from fipop.ipam.errors import AddressSyntaxError
 
 V4 = st.integers(0, 2**32 - 1).map(lambda value: Address(Family.IPV4, value))
 V6 = (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fipop.errors import PoolSyntaxError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.allocator import AddressPool, AddressUser, Reason
+from fipop.ipam.errors import PoolSyntaxError
 from fipop.ipam.pool import parse_guest_pool, parse_pool
 from fipop.ipam.sharing import Request, Sharing
 from tests.unit.ipam.naive import capacity_of

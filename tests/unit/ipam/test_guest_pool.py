@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.errors import PoolSyntaxError
 from fipop.ipam.addresses import Address, Family, format_address
+from fipop.ipam.errors import PoolSyntaxError
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.pool import parse_guest_pool
 from tests.unit.ipam.naive import UNIVERSE, enumerate_part, parts, text_of

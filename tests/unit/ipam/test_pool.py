@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fipop.errors import IpamError, PoolSyntaxError, PoolTooLargeError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
+from fipop.ipam.errors import IpamError, PoolSyntaxError, PoolTooLargeError
 from fipop.ipam.pool import MAX_PARTS, MAX_TEXT_LENGTH, MaskedPart, Pool, Withheld, parse_pool
 from tests.harness.steps import count_steps
 from tests.unit.ipam.naive import UNIVERSE, capacity_of, naive_pool, parts

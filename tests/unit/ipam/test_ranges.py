@@ -8,15 +8,15 @@ from itertools import islice
 
 import pytest
 
-from fipop.errors import (
+from fipop.ipam.addresses import Address, Family, parse_address
+from fipop.ipam.allocator import AddressUser, Reason, Usage
+from fipop.ipam.errors import (
     AddressOutOfRangeError,
     FamilyMissingError,
     RangeDrainingError,
     RangeFullError,
     RangeUnknownError,
 )
-from fipop.ipam.addresses import Address, Family, parse_address
-from fipop.ipam.allocator import AddressUser, Reason, Usage
 from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import Range, RangeAllocator
 

@@ -9,15 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fipop.errors import (
+from fipop.ipam.addresses import Address, Family
+from fipop.ipam.allocator import AddressUser, Reason
+from fipop.ipam.errors import (
     AddressOutOfRangeError,
     FamilyMissingError,
     IpamError,
     RangeDrainingError,
     RangeFullError,
 )
-from fipop.ipam.addresses import Address, Family
-from fipop.ipam.allocator import AddressUser, Reason
 from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import Range, RangeAllocator
 from tests.unit.ipam.naive import (

@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fipop.errors import IpamError, PoolExhaustedError, PoolFamilyMissingError
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.allocator import AddressPool, AddressUser, Port, Reason
+from fipop.ipam.errors import IpamError, PoolExhaustedError, PoolFamilyMissingError
 from fipop.ipam.pool import parse_guest_pool
 from fipop.ipam.sharing import Request, Sharing, can_share
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from kubernetes.aio.client.configuration import Configuration
 
-from fipop.kube.client import Connection, KubeClient
+from fipop.kube.client import KubeClient
+from fipop.kube.server import HttpServer
 from localfleet.certificates import CertificateAuthority, KeyPair, build_authority
 
 Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -42,10 +44,14 @@ class FakeServer:
     ca_pem: str
     requests: list[web.Request] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    peers: list[Any] = field(default_factory=list)
+    """The client's end of the connection of each request."""
     answer: Answering | None = None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
+        assert request.transport is not None
+        self.peers.append(request.transport.get_extra_info("peername"))
         self.bodies.append(await request.read())
         assert self.answer is not None
         return await self.answer(request)
@@ -64,8 +70,12 @@ class FakeServer:
             details["causes"] = causes
         self.says(status_object(code, reason, details), status=code)
 
-    def connection(self, **fields: Any) -> Connection:
-        return Connection(**({"server": self.url, "ca_pem": self.ca_pem, "token": "t0ken"} | fields))
+    def client(self, *, token: str = "t0ken", **options: Any) -> KubeClient:
+        configuration = Configuration(
+            host=self.url, ca_cert_data=self.ca_pem, api_key={"BearerToken": f"Bearer {token}"}
+        )
+        configuration.client_session_kwargs = {"trust_env": False}
+        return KubeClient(HttpServer(configuration), **{"timeout_seconds": 5, **options})
 
 
 def status_object(code: int, reason: str, details: Any = None) -> dict[str, Any]:
@@ -104,5 +114,5 @@ async def serve(authority: CertificateAuthority, tls: ssl.SSLContext) -> AsyncIt
 
 @pytest_asyncio.fixture
 async def client(server: FakeServer) -> AsyncIterator[KubeClient]:
-    async with KubeClient(server.connection(), timeout_seconds=5) as client:
+    async with server.client() as client:
         yield client

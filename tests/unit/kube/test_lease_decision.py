@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.kube.lease import LeaseView, can_hold, view_of
+from fipop.runtime.lease import LeaseView, can_hold, view_of
 
 
 def held_by(holder: str, seconds: float = 15) -> LeaseView:

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from fipop.kube.client import KubeClient, Listing
-from fipop.kube.list_watch import ListWatch
 from fipop.kube.resources import CONFIG_MAPS
+from fipop.runtime.list_watch import ListWatch
 
 from .conftest import FakeServer, status_object
 

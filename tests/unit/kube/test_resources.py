@@ -1,6 +1,6 @@
 import pytest
 
-from fipop.errors import ApiInvalidError
+from fipop.errors import ApiError
 from fipop.kube.resources import CONFIG_MAPS, FLOATING_IP_RANGES, FLOATING_IPS, LEASES, NAMESPACES
 
 
@@ -18,9 +18,9 @@ def test_paths_follow_the_layout_of_the_kubernetes_api():
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "%2e%2e", "../secrets"])
 def test_a_name_that_would_address_something_else_is_refused(name):
-    with pytest.raises(ApiInvalidError):
+    with pytest.raises(ApiError):
         CONFIG_MAPS.path(namespace="a", name=name)
-    with pytest.raises(ApiInvalidError):
+    with pytest.raises(ApiError):
         CONFIG_MAPS.path(namespace=name, name="b")
 
 

@@ -12,29 +12,32 @@ from random import SystemRandom
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from kubernetes.aio.client.configuration import Configuration
 
 from fipop.boundary import SystemClock
-from fipop.errors import AuthorityReplacedError
+from fipop.errors import StartError
 from fipop.guest.helm.guest_process import LocalHelm
-from fipop.kube.connection import Connection
-from fipop.kube.http_server import HttpServer
+from fipop.kube.guests import GuestServers
+from fipop.kube.server import HttpServer
 from fipop.metrics.server import MetricsServer
 from fipop.operator.app import Operator, OperatorOptions, build_operator
 from fipop.runtime import process
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
 from localfleet.certificates import CertificateAuthority, build_authority
 from localfleet.waiting import eventually
+from tests.harness.reaching import configure
 from tests.unit.kube.conftest import FakeServer, serve, server_tls
 
 
-def build(connection: Connection) -> Operator:
+def build(configuration: Configuration) -> Operator:
     return build_operator(
         OperatorOptions(identity="me", version="0", health_host="127.0.0.1", health_port=0),
-        api=lambda: HttpServer(connection),
+        api=lambda: HttpServer(configuration),
+        guests=GuestServers(),
         watch=lambda callbacks, on_gap: KopfOperator(
-            connection, callbacks, build_settings(SystemRandom()), on_gap
+            configuration, callbacks, build_settings(SystemRandom()), on_gap
         ),
-        helm=LocalHelm("helm"),
+        helm=LocalHelm("helm", GuestServers()),
         clock=SystemClock(),
         random=SystemRandom(),
     )
@@ -42,7 +45,7 @@ def build(connection: Connection) -> Operator:
 
 async def test_a_settings_watch_that_never_worked_counts_as_silent() -> None:
     """It was left out until it had worked once: blind for ever, and live."""
-    operator = build(Connection(server="https://127.0.0.1:1"))
+    operator = build(configure())
     assert operator._health().silences == {}
     operator._working_since = asyncio.get_running_loop().time() - 500
     assert operator._health().silences["kube-fip-config"] >= 500
@@ -57,7 +60,7 @@ async def test_what_a_killed_process_left_goes_at_the_start_and_not_with_the_fir
     (left / "helm-1").mkdir(parents=True)
     (left / "helm-1" / "kubeconfig").write_text("token")
     (left / "lock").touch()
-    operator = build(Connection(server="https://127.0.0.1:1"))
+    operator = build(configure())
     running = asyncio.create_task(operator.run())
 
     async def is_gone() -> bool:
@@ -94,10 +97,9 @@ class Rotating:
         return self.folder / "ca.crt"
 
     def build_operator(self) -> Operator:
-        connection = Connection(
-            server=self.server.url, ca_pem=self.ca_path.read_text(), token="t", ca_path=self.ca_path
-        )
-        return build(connection)
+        configuration = configure(self.server.url)
+        configuration.ssl_ca_cert = str(self.ca_path)
+        return build(configuration)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         # No connection is used twice, as after a restart of the server.
@@ -138,13 +140,13 @@ async def test_a_replaced_authority_of_the_api_server_ends_a_process_at_work(
     """It was read once: after a rotation of the cluster's CA the process waited, live, for ever."""
     operator = rotating.build_operator()
     checked: asyncio.Queue[None] = asyncio.Queue()
-    check_authority = Connection.check_authority
+    check_authority = HttpServer.check_authority
 
-    def check(connection: Connection) -> None:
+    def check(server: HttpServer) -> None:
         checked.put_nowait(None)
-        check_authority(connection)
+        check_authority(server)
 
-    monkeypatch.setattr(Connection, "check_authority", check)
+    monkeypatch.setattr(HttpServer, "check_authority", check)
     running = asyncio.create_task(operator.run())
     async with asyncio.timeout(10):
         await rotating.working.wait()
@@ -155,7 +157,7 @@ async def test_a_replaced_authority_of_the_api_server_ends_a_process_at_work(
             await checked.get()
         assert not running.done()
         rotating.ca_path.write_bytes(second.pem)
-        with pytest.raises(AuthorityReplacedError):
+        with pytest.raises(StartError):
             await running
 
 
@@ -181,5 +183,5 @@ async def test_a_replaced_authority_ends_a_process_that_starts(rotating: Rotatin
     rotating.use(second)
     rotating.ca_path.write_bytes(second.pem)
     async with asyncio.timeout(10):
-        with pytest.raises(AuthorityReplacedError):
+        with pytest.raises(StartError):
             await operator.run()

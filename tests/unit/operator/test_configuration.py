@@ -11,13 +11,14 @@ from typing import Any, cast
 import pytest
 
 from fipop.boundary import SystemClock
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiForbiddenError
+from fipop.errors import ConflictError, ForbiddenError
 from fipop.guest.helm.guest_process import LocalHelm
-from fipop.kube.client import Connection, KubeClient, Listing, WatchEvent
-from fipop.kube.http_server import HttpServer
+from fipop.kube.client import KubeClient, Listing, WatchEvent
+from fipop.kube.guests import GuestServers
 from fipop.operator.app import OperatorOptions, build_operator
 from fipop.operator.configuration import Configuration
 from fipop.runtime.health import ReadRecord, judge_liveness
+from tests.harness.reaching import reach
 from tests.harness.recorded_events import RecordedEvents
 from tests.harness.virtual_time import run_virtually
 
@@ -77,7 +78,7 @@ class SmallServer:
         assert self.last is not None
         assert name == LAST
         if patch["metadata"]["resourceVersion"] != self.last["metadata"]["resourceVersion"]:
-            raise ApiConflictError(verb="patch", kind="ConfigMap", name=name, status=409)
+            raise ConflictError(f"patch ConfigMap {name}", status=409)
         return self.put_last(**(self.last["data"] | patch["data"]))
 
     def put_last(self, **data: str) -> dict[str, Any]:
@@ -92,9 +93,9 @@ class SmallServer:
             return self.put_last(**body["data"])
         self.tries += 1
         if not self.may_create:
-            raise ApiForbiddenError(verb="create", kind="ConfigMap", name=NAME, status=403)
+            raise ForbiddenError(f"create ConfigMap {NAME}", status=403)
         if self.stored is not None:
-            raise ApiAlreadyExistsError(verb="create", kind="ConfigMap", name=NAME, status=409)
+            raise ConflictError(f"create ConfigMap {NAME}", status=409, reason="AlreadyExists")
         made = self.put(**body["data"])
         await asyncio.sleep(self.slowness)
         return made
@@ -148,9 +149,10 @@ def test_settings_that_cannot_be_made_again_leave_the_process_live(caplog: pytes
         loop = asyncio.get_running_loop()
         operator = build_operator(
             OperatorOptions(identity="me", version="0"),
-            api=lambda: HttpServer(Connection(server="https://127.0.0.1:1")),
+            api=reach,
+            guests=GuestServers(),
             watch=no_watch,
-            helm=LocalHelm("helm"),
+            helm=LocalHelm("helm", GuestServers()),
             clock=SystemClock(),
             random=Random(1),
         )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.errors import ApiForbiddenError, ApiUnreachableError
+from fipop.errors import ForbiddenError, UnavailableError
 from fipop.jsons import JsonView
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
 from fipop.rancher.discovery import (
@@ -54,9 +54,7 @@ class Rancher:
     async def get(self, resource: Resource, name: str, *, namespace: str) -> JsonView | None:
         self.asked.append((resource.kind, namespace, name))
         if resource.kind in self.refused:
-            raise ApiForbiddenError(
-                verb="get", kind=resource.kind, name=name, namespace=namespace, status=403
-            )
+            raise ForbiddenError(f"get {resource.kind} {namespace}/{name}", status=403)
         return self.objects.get((resource.kind, namespace, name))
 
     @property
@@ -337,9 +335,9 @@ async def test_an_api_server_that_does_not_answer_is_an_error_and_not_a_missing_
 ) -> None:
     class Away:
         async def get(self, resource: Resource, name: str, *, namespace: str) -> JsonView | None:
-            raise ApiUnreachableError(verb="get", kind=resource.kind, name=name, namespace=namespace)
+            raise UnavailableError(f"get {resource.kind} {namespace}/{name}")
 
-    with pytest.raises(ApiUnreachableError):
+    with pytest.raises(UnavailableError):
         await discover_guest(LinkReader(Away()), rancher.links)
 
 

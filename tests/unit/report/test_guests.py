@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fipop.errors import ApiForbiddenError
+from fipop.errors import ForbiddenError
+from fipop.kube.guests import GuestServers
 from fipop.report.guests import GUESTS_AT_ONCE, GuestReport, list_unread, read_guest, read_guests
 from localfleet.certificates import build_authority
 from localfleet.proxy import RancherProxy
@@ -45,7 +46,7 @@ def client(value: str | None) -> Any:
     ],
 )
 async def test_without_a_kubeconfig_nothing_is_asked(guest: str, value: str | None, named: str) -> None:
-    words = await read_guest(client(value), SNAPSHOT, guest)
+    words = await read_guest(client(value), SNAPSHOT, guest, GuestServers())
     assert words.step == "kubeconfig"
     assert words.problem
     assert named in words.problem
@@ -53,19 +54,20 @@ async def test_without_a_kubeconfig_nothing_is_asked(guest: str, value: str | No
 
 async def test_a_secret_that_the_reader_may_not_get_is_unread() -> None:
     async def get(*_: object, **__: object) -> object:
-        raise ApiForbiddenError(verb="get", kind="Secret", status=403)
+        raise ForbiddenError("get Secret", status=403)
 
-    report = await read_guest(AnsweringClient(get=get), SNAPSHOT, "c-m-a")
+    report = await read_guest(AnsweringClient(get=get), SNAPSHOT, "c-m-a", GuestServers())
     assert report.step == "rights"
     assert [(each.what, each.forbidden) for each in list_unread([report])] == [("guest cluster c-m-a", True)]
 
 
 async def test_a_guest_is_asked_and_tells_what_it_carries(proxy: RancherProxy) -> None:
     task = add_guest(proxy, "c-m-a")
-    value = base64.b64encode(task.kubeconfig).decode()
-    words = await read_guest(client(value), SNAPSHOT, "c-m-a", allow_loopback=True)
+    value, guests = base64.b64encode(task.kubeconfig).decode(), GuestServers()
+    words = await read_guest(client(value), SNAPSHOT, "c-m-a", guests)
     assert (words.step, words.problem) == ("", "")
     assert words.version
+    await guests.close()
 
 
 def test_addresses_are_those_of_its_config_map_written_either_way() -> None:
@@ -77,7 +79,7 @@ def test_addresses_are_those_of_its_config_map_written_either_way() -> None:
 async def test_only_some_guests_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asking = most = 0
 
-    async def count(_client: object, _picture: object, guest_id: str, **_: object) -> GuestReport:
+    async def count(_client: object, _picture: object, guest_id: str, _guests: object) -> GuestReport:
         nonlocal asking, most
         asking += 1
         most = max(most, asking)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fipop.errors import ApiForbiddenError
+from fipop.errors import ForbiddenError
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
 from fipop.report.findings import Severity
 from fipop.report.probes import judge_rights, probe_charts, probe_credential, probe_secret_rights
@@ -39,7 +39,7 @@ async def test_every_namespace_of_guests_and_that_of_credentials_is_asked_about(
 
 async def test_who_may_not_ask_is_told_which_right_is_missing() -> None:
     async def refuse(*_: object) -> None:
-        raise ApiForbiddenError(verb="create", kind="SubjectAccessReview", status=403)
+        raise ForbiddenError("create SubjectAccessReview", status=403)
 
     (check,) = await probe_secret_rights(AnsweringClient(create=refuse), SNAPSHOT)
     assert check.severity is Severity.WARNING
@@ -80,7 +80,7 @@ async def test_charts_are_tried_with_the_credential_as_the_reader_may_read_it(tm
 
     async def get(_resource: object, name: str, **_: object) -> Any:
         asked.append(name)
-        raise ApiForbiddenError(verb="get", kind="Secret", status=403)
+        raise ForbiddenError("get Secret", status=403)
 
     settings, _ = parse_settings({"kubevipChartSecret": "charts"}, DEFAULTS)
     found = replace(SNAPSHOT, installation=healthy_installation(settings=settings))
@@ -104,7 +104,7 @@ async def test_a_source_that_the_credential_does_not_go_to_is_told_before_it_sto
 
     async def get(*_: object, **_place: str) -> Any:
         if secret is None:
-            raise ApiForbiddenError(verb="get", kind="Secret", status=403)
+            raise ForbiddenError("get Secret", status=403)
         return {"data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}}
 
     options = {"kubevipChartRef": "oci://registry.example/charts/kube-vip", "kubevipChartSecret": "charts"}

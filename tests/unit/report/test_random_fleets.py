@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from fipop.cli.main import main
-from fipop.kube.access import connection_from_kubeconfig
 from fipop.kube.client import KubeClient
+from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -31,6 +31,7 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
+from fipop.kube.server import HttpServer
 from fipop.metrics.exposition import Metrics
 from fipop.operator.snapshot import build_snapshot
 from fipop.report.page.app import Page
@@ -188,7 +189,8 @@ class Server:
         self._show(world)
 
         async def read() -> list[str]:
-            async with KubeClient(connection_from_kubeconfig(self._kubeconfig)) as client:
+            configuration = await configure_from_kubeconfig(self._kubeconfig)
+            async with KubeClient(HttpServer(configuration)) as client:
                 snapshots = Snapshots(lambda: read_snapshot(client, namespace="kube-fip"))
                 listener = Page(snapshots).listener()
                 await listener.setup()

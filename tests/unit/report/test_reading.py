@@ -4,14 +4,7 @@ from typing import Any
 
 import pytest
 
-from fipop.errors import (
-    ApiError,
-    ApiForbiddenError,
-    ApiNotFoundError,
-    ApiServerError,
-    ApiUnauthorizedError,
-    ApiUnreachableError,
-)
+from fipop.errors import ApiError, ForbiddenError, UnavailableError
 from fipop.kube.client import Listing
 from fipop.kube.resources import CONFIG_MAPS, FLOATING_IPS, LEASES, Resource
 from fipop.report.reading import read_leadership, read_snapshot, read_workload
@@ -41,11 +34,11 @@ async def read(
 
 
 def error(kind: type[ApiError], status: int = 0) -> ApiError:
-    return kind(verb="list", kind="X", status=status)
+    return kind("list X", status=status)
 
 
 async def test_what_may_not_be_read_is_named_with_the_right_and_the_rest_is_there() -> None:
-    found = await read({LEASES: error(ApiForbiddenError, 403), CONFIG_MAPS: error(ApiForbiddenError, 403)})
+    found = await read({LEASES: error(ForbiddenError, 403), CONFIG_MAPS: error(ForbiddenError, 403)})
     assert [each.name for each in found.cache.floating_ips.all()] == ["web"]
     told = {each.what: each.problem for each in found.unread}
     assert "get leases.coordination.k8s.io in kube-fip" in told["the operator's Lease"]
@@ -54,13 +47,13 @@ async def test_what_may_not_be_read_is_named_with_the_right_and_the_rest_is_ther
 
 
 async def test_a_server_that_does_not_know_us_or_is_in_trouble_is_told_too() -> None:
-    found = await read({FLOATING_IPS: error(ApiNotFoundError, 404)}, about_operator=False)
+    found = await read({FLOATING_IPS: error(ApiError, 404)}, about_operator=False)
     assert [(each.forbidden, "floatingips" in each.problem) for each in found.unread] == [(False, True)]
-    found = await read({FLOATING_IPS: error(ApiServerError, 500)}, about_operator=False)
+    found = await read({FLOATING_IPS: error(UnavailableError, 500)}, about_operator=False)
     assert "500" in found.unread[0].problem
 
 
-@pytest.mark.parametrize("failure", [error(ApiUnreachableError), error(ApiUnauthorizedError, 401)])
+@pytest.mark.parametrize("failure", [error(UnavailableError), error(ApiError, 401)])
 async def test_without_any_access_there_is_nothing_to_tell(failure: ApiError) -> None:
     with pytest.raises(ApiError):
         await read({FLOATING_IPS: failure}, about_operator=False)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fipop.boundary import boottime
-from fipop.errors import ApiUnreachableError
+from fipop.errors import UnavailableError
 from fipop.runtime.leader_election import LeaderElector, LeaderWorkStuckError, LeaseTimes
 
 Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -31,7 +31,7 @@ class SharedLease:
             await asyncio.Event().wait()
         await asyncio.sleep(self.answer_seconds)
         if self.outage:
-            raise ApiUnreachableError(verb="get", kind="Lease")
+            raise UnavailableError("get Lease")
 
 
 class Candidate:

@@ -6,19 +6,13 @@ import asyncio
 
 import pytest
 
-from fipop.errors import (
-    ApiError,
-    ApiForbiddenError,
-    ApiServerError,
-    ApiUnreachableError,
-    AuthorityReplacedError,
-)
+from fipop.errors import ApiError, ForbiddenError, StartError, UnavailableError
 from fipop.runtime.health import HealthFacts, judge_liveness, judge_readiness
 from fipop.runtime.leader_election import LeaderWorkStuckError
 from fipop.runtime.process import Process
 from tests.harness.virtual_time import in_virtual_time
 
-REFUSED = ApiForbiddenError(verb="get", kind="ConfigMap", status=403)
+REFUSED = ForbiddenError("get ConfigMap", status=403)
 
 
 class Server:
@@ -42,7 +36,7 @@ class Server:
 
     def check_authority(self) -> None:
         if self.is_replaced:
-            raise AuthorityReplacedError(server="https://api", path="ca.crt")
+            raise StartError(what="certificate authority", problem="was replaced")
 
 
 def build_process(server: Server | None = None) -> Process:
@@ -78,7 +72,7 @@ async def test_a_step_of_the_start_is_done_until_it_succeeds_and_says_meanwhile_
 
 @in_virtual_time
 async def test_a_replaced_authority_ends_a_start_and_a_process_at_work() -> None:
-    invalid = ApiUnreachableError(verb="get", kind="version", reason="CertificateInvalid")
+    invalid = UnavailableError("get version", reason="CertificateInvalid")
     server = Server()
     server.error = invalid
     server.is_replaced = True
@@ -87,9 +81,9 @@ async def test_a_replaced_authority_ends_a_start_and_a_process_at_work() -> None
     async def step() -> None:
         raise invalid
 
-    with pytest.raises(AuthorityReplacedError):
+    with pytest.raises(StartError):
         await process.take_step(step, "settings")
-    with pytest.raises(AuthorityReplacedError):
+    with pytest.raises(StartError):
         await process.run_parts()
 
 
@@ -132,14 +126,14 @@ async def test_work_that_does_not_stop_at_the_end_is_told_instead_of_the_end() -
 
 
 def failed(kind: type[ApiError], status: int, reason: str = "") -> ApiError:
-    return kind(verb="get", kind="ConfigMap", status=status, reason=reason)
+    return kind("get ConfigMap", status=status, reason=reason)
 
 
 @pytest.mark.parametrize(
     ("error", "answer_seconds"),
     [
-        pytest.param(failed(ApiUnreachableError, 0, "Timeout"), 10.0, id="its store hangs"),
-        pytest.param(failed(ApiServerError, 500), 0.0, id="its store is gone"),
+        pytest.param(failed(UnavailableError, 0, "Timeout"), 10.0, id="its store hangs"),
+        pytest.param(failed(UnavailableError, 500), 0.0, id="its store is gone"),
         pytest.param(failed(ApiError, 401), 0.0, id="our token is refused"),
         pytest.param(REFUSED, 0.0, id="the right is refused"),
         pytest.param(failed(ApiError, 429), 0.0, id="it has no time for us"),

@@ -13,7 +13,7 @@ import pytest
 
 from fipop.api.models import FloatingIPRange
 from fipop.api.parsing import parse_range
-from fipop.errors import ApiUnreachableError
+from fipop.errors import UnavailableError
 from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, Resource
 from fipop.runtime.relist import EventType, Feed, Relister, Source
@@ -51,7 +51,7 @@ class Cluster:
         if self.failing is not None:
             await asyncio.sleep(1.0)
         if self.outage or (self.failing is not None and self.failing.random() < 0.3):
-            raise ApiUnreachableError(verb="list", kind=resource.kind)
+            raise UnavailableError(f"list {resource.kind}")
         assert project is not None
         items = tuple(project(item) for item in self.objects.values())
         listing = Listing(items=items, resource_version=self.version)

@@ -1,12 +1,12 @@
 import pytest
 
 from fipop.backoff import Backoff
-from fipop.errors import ApiForbiddenError, ApiServerError, FipopError
+from fipop.errors import FipopError, ForbiddenError, UnavailableError
 from fipop.runtime.retry import retry_passing
 
 AT_ONCE = Backoff(first_seconds=0.0, limit_seconds=0.0)
-PASSES = ApiServerError(verb="get", kind="ConfigMap", status=500)
-STAYS = ApiForbiddenError(verb="get", kind="ConfigMap", status=403)
+PASSES = UnavailableError("get ConfigMap", status=500)
+STAYS = ForbiddenError("get ConfigMap", status=403)
 
 
 class Step:
@@ -27,10 +27,10 @@ async def test_what_passes_is_waited_for() -> None:
 
 async def test_the_last_attempt_raises_and_so_does_what_does_not_pass() -> None:
     step = Step(*[PASSES] * 3)
-    with pytest.raises(ApiServerError):
+    with pytest.raises(UnavailableError):
         await retry_passing(step, AT_ONCE, attempts=3)
     assert step.tries == 3
     step = Step(STAYS)
-    with pytest.raises(ApiForbiddenError):
+    with pytest.raises(ForbiddenError):
         await retry_passing(step, AT_ONCE)
     assert step.tries == 1

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fipop.backoff import Backoff
-from fipop.errors import ApiThrottledError, FipopError
+from fipop.errors import FipopError, UnavailableError
 from fipop.runtime.workqueue import Priority, RetryAfter, Run, WorkQueue
 from tests.harness.idle import wait_idle
 from tests.harness.virtual_time import VirtualLoop
@@ -294,7 +294,7 @@ class TestResults:
 
     def test_a_throttling_server_is_given_the_time_it_asks_for(self, virtually: Virtually) -> None:
         async def scenario() -> None:
-            error = ApiThrottledError(verb="get", kind="Thing", retry_after_seconds=42.0)
+            error = UnavailableError("get Thing", status=429, retry_after=42.0, is_unsent=True)
             queue, journal = new_queue(), Journal(error)
             async with running(queue, journal):
                 queue.add("a")

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fipop.errors import RangeFullError
 from fipop.ipam.addresses import parse_address
+from fipop.ipam.errors import RangeFullError
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.state.allocations import Allocations
 from tests.harness.objects import (

@@ -7,18 +7,17 @@ import pytest
 
 from fipop.api.conditions import Verdict
 from fipop.api.models import ReleaseStatus
-from fipop.errors import (
+from fipop.errors import FipopError, UnavailableError
+from fipop.guest.configmap.keys import Contradiction
+from fipop.guest.configmap.plan import BlockedKey
+from fipop.guest.errors import (
     AddressConflictError,
-    ApiUnreachableError,
     ChartError,
-    FipopError,
     ForeignReleaseError,
     HelmError,
     HelmFailure,
     ReleaseTakenError,
 )
-from fipop.guest.configmap.keys import Contradiction
-from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.helm.charts import Role
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, PassReport, ReleaseReport
@@ -56,7 +55,7 @@ def configured(config_map: ConfigMapReport) -> tuple[str, str]:
 
 
 def test_of_a_guest_that_did_not_answer_nothing_is_known_but_that() -> None:
-    error = ApiUnreachableError(verb="list", kind="ConfigMap", reason="Timeout")
+    error = UnavailableError("list ConfigMap", reason="Timeout")
     found = observe(report(reachable=False, error=error), INSTALLED)
     assert found == unreachable("GuestUnreachable", str(error), installs=True)
     assert found.kube_vip is not None

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fipop.errors import AddressOutOfRangeError, AddressSpaceChangedError
 from fipop.ipam.addresses import Family, parse_address
+from fipop.ipam.errors import AddressOutOfRangeError, AddressSpaceChangedError
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from fipop.api.models import FloatingIP
-from fipop.errors import AddressSyntaxError
 from fipop.guest.configmap.keys import Contradiction, DesiredKeys, as_cidr, build_keys
+from fipop.ipam.errors import AddressSyntaxError
 from tests.harness.tasks import START, addresses_of, asking
 from tests.unit.guest.configmap.keys import FIRST
 

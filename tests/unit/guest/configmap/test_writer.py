@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fipop.errors import ApiServerError
+from fipop.errors import UnavailableError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.limits import GuestLimits
 from fipop.guest.reports import ConfigMapOutcome
@@ -46,7 +46,7 @@ async def test_a_write_that_was_withheld_comes_back_within_seconds(
 async def test_where_the_permit_cannot_be_had_nothing_is_written_and_the_guest_is_not_to_blame(
     proxy: RancherProxy, limits: GuestLimits
 ) -> None:
-    lost = ApiServerError(verb="get", kind="FloatingIPReservation", status=500)
+    lost = UnavailableError("get FloatingIPReservation", status=500)
 
     async def fail() -> bool:
         raise lost

@@ -7,10 +7,10 @@ from typing import Any
 from fipop.guest.helm.guest_process import HelmTarget
 from fipop.guest.helm.releases import parse_record
 from fipop.guest.helm.runner import ReleaseOrder
-from fipop.kube.connection import Connection
+from fipop.kube.guests import GuestAccess
 from tests.unit.guest.conftest import release_secret
 
-GUEST = Connection(server="https://127.0.0.1:1/k8s/clusters/c-m-a", token="verysecret")
+GUEST = GuestAccess("https://127.0.0.1:1/k8s/clusters/c-m-a", "verysecret")
 
 
 RECORD = parse_record(release_secret())
@@ -62,4 +62,4 @@ def order(tmp_path: Path, **values: Any) -> ReleaseOrder:
 
 
 def target(seconds: float = 60.0) -> HelmTarget:
-    return HelmTarget(connection=GUEST, deadline=asyncio.get_running_loop().time() + seconds)
+    return HelmTarget(access=GUEST, deadline=asyncio.get_running_loop().time() + seconds)

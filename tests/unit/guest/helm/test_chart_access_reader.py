@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fipop.errors import ApiForbiddenError, ApiServerError
+from fipop.errors import ForbiddenError, UnavailableError
 from fipop.guest.helm.chart_access import ChartAccess, ChartAccessError, ChartAccessReader
 from fipop.guest.helm.charts import ChartSource
 from tests.harness.answering_client import AnsweringClient
@@ -47,8 +47,8 @@ async def test_credential_and_authority_are_those_that_the_options_name() -> Non
     ("found", "words"),
     [
         (None, "Secret kube-fip/charts does not exist"),
-        (ApiForbiddenError(verb="get", kind="Secret", status=403), "settings.kubevipChartSecret"),
-        (ApiServerError(verb="get", kind="Secret", name="charts", status=500), "get Secret charts: 500"),
+        (ForbiddenError("get Secret", status=403), "settings.kubevipChartSecret"),
+        (UnavailableError("get Secret charts", status=500), "get Secret charts: 500"),
         (secret(username="u"), "must hold username and password, or token"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.errors import ChartError
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.chart_archives import choose_version, verify_archive
 from fipop.guest.helm.charts import ChartSource
 from tests.unit.guest.helm.archives import SOURCE, index, pack

@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from fipop.errors import ChartError
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.chart_cache import ChartCache
-from fipop.guest.helm.runner import HelmRunner
 from localfleet.waiting import eventually
+from tests.harness.reaching import build_runner
 from tests.unit.guest.helm.archives import SOURCE, pack
 
 
@@ -36,7 +36,7 @@ class Source:
         )
         program.chmod(0o755)
         self.offer("0.11.0")
-        self.cache = ChartCache(HelmRunner(str(program), environ={}), monotonic=lambda: self.clock)
+        self.cache = ChartCache(build_runner(str(program), environ={}), monotonic=lambda: self.clock)
 
     def offer(self, version: str, *, digest: str = "") -> None:
         chart = f"name: kube-vip\nversion: {version}\n".encode()

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from fipop.errors import HelmFailure
+from fipop.guest.errors import HelmFailure
 from fipop.guest.helm.failures import CLASSIFIED_BYTES, PATTERNS, classify
 
 SEEN = """

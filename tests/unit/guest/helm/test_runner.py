@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from fipop.errors import HelmError, HelmFailure, StartError
-from fipop.guest.helm.runner import HelmRunner, find_helm
+from fipop.errors import StartError
+from fipop.guest.errors import HelmError, HelmFailure
+from fipop.guest.helm.runner import find_helm
+from tests.harness.reaching import build_runner
 from tests.unit.guest.helm.programs import RECORD, Stub, order, target
 
 
 async def failure_of(program: str, tmp_path: Path, **options: Any) -> HelmFailure:
     with pytest.raises(HelmError) as failed:
-        await HelmRunner(program, **options).upgrade(target(), order(tmp_path))
+        await build_runner(program, **options).upgrade(target(), order(tmp_path))
     assert "verysecret" not in str(failed.value)
     return failed.value.failure
 
@@ -26,7 +28,7 @@ async def test_each_run_is_told_by_its_subcommand_and_how_it_ended(stub: Stub, t
     def observe(command: str, success: bool) -> None:
         seen.append((command, success))
 
-    await HelmRunner(stub.make(), observe=observe).upgrade(target(), order(tmp_path))
+    await build_runner(stub.make(), observe=observe).upgrade(target(), order(tmp_path))
     await failure_of(stub.make("exit 1"), tmp_path, observe=observe)
     await failure_of(stub.make("sleep 60"), tmp_path, observe=observe, deadline_seconds=0.2)
     await failure_of(str(tmp_path / "no-such-program"), tmp_path, observe=observe)
@@ -40,7 +42,7 @@ async def test_no_file_stays_behind_however_helm_ends(
     place = tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))
-    runner = HelmRunner(stub.make(after), deadline_seconds=1)
+    runner = build_runner(stub.make(after), deadline_seconds=1)
     await asyncio.gather(runner.upgrade(target(), order(tmp_path)), return_exceptions=True)
     assert [path.name for path in place.rglob("*") if not path.is_dir()] == ["lock"]
     runner.work_folder.close()
@@ -50,7 +52,7 @@ async def test_no_file_stays_behind_however_helm_ends(
 async def test_a_source_of_charts_that_hangs_keeps_no_guest_from_its_upgrade(
     stub: Stub, tmp_path: Path
 ) -> None:
-    runner = HelmRunner(stub.make('[ "$1" != show ] || exec sleep 60; echo "{}"'), concurrency=1)
+    runner = build_runner(stub.make('[ "$1" != show ] || exec sleep 60; echo "{}"'), concurrency=1)
 
     async def fetch() -> None:
         async with runner.fetching("a chart") as charts:
@@ -73,19 +75,19 @@ async def test_a_failure_is_classified_and_its_words_do_not_travel(stub: Stub, t
 
 async def test_of_an_upgrade_only_how_it_ended_is_read(stub: Stub, tmp_path: Path) -> None:
     for says in ("true", "echo '{broken'", "head -c 30000000 /dev/zero"):
-        await HelmRunner(stub.make(says)).upgrade(target(), order(tmp_path))
+        await build_runner(stub.make(says)).upgrade(target(), order(tmp_path))
 
 
 async def test_helm_is_asked_by_name_and_revision_what_a_release_was_made_from(stub: Stub) -> None:
     answers = '[ "$2" = values ] && echo \'{"a": 1}\' || echo \'{"chart": "kube-vip", "version": "0.9.9"}\''
-    found = await HelmRunner(stub.make(answers)).describe(target(), RECORD)
+    found = await build_runner(stub.make(answers)).describe(target(), RECORD)
     assert (found.chart_name, found.chart_version, found.values) == ("kube-vip", "0.9.9", {"a": 1})
     place = ["kube-vip", "--namespace", "kube-system", "--revision", "1", "--output", "json"]
     assert stub.told("argv") == ["get", "values", *place]
 
 
 async def test_hooks_that_stand_in_a_record_do_not_run(stub: Stub) -> None:
-    runner = HelmRunner(stub.make())
+    runner = build_runner(stub.make())
     await runner.uninstall(target(), RECORD)
     assert stub.told("argv")[:3] == ["uninstall", "kube-vip", "--no-hooks"]
     await runner.roll_back(target(), RECORD, 1)
@@ -93,7 +95,7 @@ async def test_hooks_that_stand_in_a_record_do_not_run(stub: Stub) -> None:
 
 
 async def test_a_release_without_values_has_none(stub: Stub) -> None:
-    found = await HelmRunner(stub.make("echo null")).describe(target(), RECORD)
+    found = await build_runner(stub.make("echo null")).describe(target(), RECORD)
     assert (found.chart_name, found.values) == ("", {})
 
 
@@ -112,13 +114,13 @@ async def test_what_helm_tells_of_a_release_is_bounded_and_may_be_nonsense(
     stub: Stub, says: str, failure: HelmFailure
 ) -> None:
     with pytest.raises(HelmError) as failed:
-        await HelmRunner(stub.make(says)).describe(target(), RECORD)
+        await build_runner(stub.make(says)).describe(target(), RECORD)
     assert failed.value.failure is failure
 
 
 async def test_what_is_left_of_a_turn_bounds_each_helm_in_it(stub: Stub, tmp_path: Path) -> None:
     """A slow guest held a turn for twelve minutes: 120 s for each of six names."""
-    runner = HelmRunner(stub.make("sleep 60"), deadline_seconds=50)
+    runner = build_runner(stub.make("sleep 60"), deadline_seconds=50)
     ends = target(0.5)
     began = asyncio.get_running_loop().time()
     for _ in range(6):
@@ -156,7 +158,7 @@ async def test_no_more_helms_than_allowed_run_at_once(stub: Stub, tmp_path: Path
     (tmp_path / "running").mkdir()
     count = f"touch {tmp_path}/running/$$; sleep 0.2; ls {tmp_path}/running | wc -l >> {tmp_path}/seen"
     forget = f"rm {tmp_path}/running/$$; echo '{{}}'"
-    runner = HelmRunner(stub.make(f"{count}; {forget}"), concurrency=2)
+    runner = build_runner(stub.make(f"{count}; {forget}"), concurrency=2)
     await asyncio.gather(*(runner.upgrade(target(), order(tmp_path)) for _ in range(6)))
     assert max(int(line) for line in (tmp_path / "seen").read_text().split()) <= 2
     assert runner.runs == 6
@@ -171,4 +173,4 @@ def test_helm_is_the_given_one_or_that_on_the_path(stub: Stub, monkeypatch: pyte
     for given in (None, "/no-such/helm"):
         with pytest.raises(StartError) as caught:
             find_helm(given)
-        assert (given or "helm") in caught.value.what
+        assert (given or "helm") in str(caught.value)

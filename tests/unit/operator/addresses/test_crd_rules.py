@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fipop.api.models import FloatingIP, Meta
-from fipop.errors import IpamError
 from fipop.ipam.addresses import explode_address, parse_address
+from fipop.ipam.errors import IpamError
 from fipop.ipam.pool import parse_pool
 from fipop.operator.addresses.values import SpecError, read_request
 from tests.chart.rendering import ROOT, Object

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.errors import RangeDrainingError
 from fipop.ipam.addresses import Family, parse_address
+from fipop.ipam.errors import RangeDrainingError
 from fipop.operator.addresses.values import (
     SpecError,
     blocker_of,

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from fipop.api import names
-from fipop.errors import ApiAlreadyExistsError, NamespaceTerminatingError
+from fipop.errors import ConflictError, ForbiddenError
 from fipop.operator.guests.discovery import GuestReconciler
 from fipop.rancher.discovery import Discovery, Waiting
 from fipop.runtime.workqueue import RetryAfter
@@ -96,8 +96,8 @@ async def test_who_has_one_by_any_name_gets_no_other() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        ApiAlreadyExistsError(verb="create", kind="FloatingIP", status=409),
-        NamespaceTerminatingError(verb="create", kind="FloatingIP", status=403),
+        ConflictError("create FloatingIP", status=409, reason="AlreadyExists"),
+        ForbiddenError("create FloatingIP", status=403, reason="NamespaceTerminating"),
     ],
 )
 async def test_what_somebody_made_or_what_goes_is_no_failure(error: Exception) -> None:

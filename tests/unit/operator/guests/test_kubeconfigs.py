@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fipop.errors import ApiForbiddenError
+from fipop.errors import ForbiddenError
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.guests import build_guest
@@ -36,7 +36,7 @@ async def test_who_is_not_connected_is_not_asked_for() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [None, ApiForbiddenError(verb="get", kind="Secret", status=403), {"data": {"value": "%%%"}}],
+    [None, ForbiddenError("get Secret", status=403), {"data": {"value": "%%%"}}],
     ids=["not there", "forbidden", "none"],
 )
 async def test_what_is_missing_is_told_with_the_name_of_the_secret(answer: object) -> None:

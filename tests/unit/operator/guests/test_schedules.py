@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from fipop.api.models import ReleaseStatus
-from fipop.errors import ApiUnreachableError, ChartError, FipopError, ReleaseTakenError
+from fipop.errors import FipopError, UnavailableError
+from fipop.guest.errors import ChartError, ReleaseTakenError
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
 from fipop.operator.guests.passes import schedule_next
@@ -21,7 +22,7 @@ RELEASE = ReleaseReport(
 )
 
 
-UNREACHABLE = ApiUnreachableError(verb="list", kind="ConfigMap", reason="Timeout")
+UNREACHABLE = UnavailableError("list ConfigMap", reason="Timeout")
 
 
 CHART = ChartError(source="https://charts.example", version="", reason="the source did not answer")

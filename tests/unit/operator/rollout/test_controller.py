@@ -2,7 +2,7 @@
 
 import pytest
 
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiError, ApiForbiddenError
+from fipop.errors import ApiError, ConflictError, ForbiddenError
 from fipop.operator.rollout.progress import RolloutState
 from tests.harness.background import running, until
 from tests.harness.rollout_world import World
@@ -30,7 +30,7 @@ async def test_a_state_that_cannot_be_read_is_named_until_it_can() -> None:
     load = world.store.load
 
     async def refuse() -> RolloutState | None:
-        raise ApiForbiddenError(verb="get", kind="ConfigMap", name="fipop-rollout", status=403)
+        raise ForbiddenError("get ConfigMap fipop-rollout", status=403)
 
     world.store.load = refuse  # type: ignore[method-assign]
     async with running(world.leader.run()):
@@ -42,7 +42,7 @@ async def test_a_state_that_cannot_be_read_is_named_until_it_can() -> None:
     assert world.leader.gate(guest).unreadable == ""
 
 
-@pytest.mark.parametrize("kind", [ApiConflictError, ApiAlreadyExistsError])
+@pytest.mark.parametrize("kind", [ConflictError])
 async def test_a_leader_whose_write_conflicts_reads_the_state_again(kind: type[ApiError]) -> None:
     """Another one wrote, or a write of its own was done though its answer was lost."""
     world = World(3)
@@ -56,7 +56,7 @@ async def test_a_leader_whose_write_conflicts_reads_the_state_again(kind: type[A
 
     async def save_second(state: RolloutState) -> None:
         if loads == 1:
-            raise kind(verb="write", kind="ConfigMap", status=409)
+            raise kind("write ConfigMap", status=409)
         await save(state)
 
     world.store.load, world.store.save = count_load, save_second  # type: ignore[method-assign]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
+from fipop.errors import ConflictError, NotFoundError
 from fipop.guest.helm.charts import ChartIdentity, Role
 from fipop.guest.helm.targets import build_target
 from fipop.operator.rollout.progress import Phase, RolloutState
@@ -33,15 +33,15 @@ class ConfigMaps:
     async def create(self, _resource: object, body: Any, **_: object) -> Any:
         name = body["metadata"]["name"]
         if name in self.objects:
-            raise ApiAlreadyExistsError(verb="create", kind="ConfigMap", name=name, status=409)
+            raise ConflictError(f"create ConfigMap {name}", status=409, reason="AlreadyExists")
         return self._put(name, body)
 
     async def merge_patch(self, _resource: object, name: str, patch: Any, **_: object) -> Any:
         if name not in self.objects:
-            raise ApiNotFoundError(verb="patch", kind="ConfigMap", name=name, status=404)
+            raise NotFoundError(f"patch ConfigMap {name}", status=404)
         found = self.objects[name]
         if patch["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
-            raise ApiConflictError(verb="patch", kind="ConfigMap", name=name, status=409)
+            raise ConflictError(f"patch ConfigMap {name}", status=409)
         return self._put(name, {**found, "data": patch["data"]})
 
     def _put(self, name: str, body: Any) -> Any:
@@ -70,7 +70,7 @@ async def test_who_read_an_older_version_does_not_write() -> None:
     second = store(maps)
     await second.load()
     await first.save(STATE)
-    with pytest.raises(ApiConflictError):
+    with pytest.raises(ConflictError):
         await second.save(STATE)
 
 
@@ -143,5 +143,5 @@ async def test_who_read_an_older_target_does_not_write_it() -> None:
     await second.load_targets()
     await first.save_target(SECOND)
     await first.drop_target(TARGET.name)
-    with pytest.raises(ApiConflictError):
+    with pytest.raises(ConflictError):
         await second.save_target(replace(TARGET, asked="in other words"))

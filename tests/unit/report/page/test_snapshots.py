@@ -4,7 +4,7 @@ import asyncio
 
 import aiohttp
 
-from fipop.errors import ApiUnreachableError
+from fipop.errors import UnavailableError
 from fipop.report.page.app import Page
 from fipop.report.page.snapshots import FRESH_SECONDS, STALE_SECONDS, Snapshots
 from tests.unit.report.page.pages import Cluster
@@ -36,7 +36,7 @@ async def test_many_who_ask_at_once_cause_one_read() -> None:
 
 async def test_a_cluster_that_cannot_be_read_is_a_sentence_and_is_asked_again() -> None:
     cluster = Cluster()
-    cluster.error = ApiUnreachableError(verb="list", kind="FloatingIP", reason="ConnectionRefused")
+    cluster.error = UnavailableError("list FloatingIP", reason="ConnectionRefused")
     listener = Page(Snapshots(cluster.read)).listener()
     await listener.setup()
     await listener.listen("127.0.0.1", 0)

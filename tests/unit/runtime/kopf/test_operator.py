@@ -15,12 +15,12 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.errors import WatcherEndedError
-from fipop.kube.connection import Connection
+from fipop.errors import StartError
 from fipop.kube.resources import CONFIG_MAPS, NAMESPACES, Resource
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
 from fipop.runtime.relist import EventType
 from tests.harness.background import until
+from tests.harness.reaching import configure
 from tests.unit.runtime.conftest import Serve
 
 
@@ -115,15 +115,19 @@ class Seen:
 
 
 @asynccontextmanager
-async def watching(day: BadDay, *others: Resource, **fields: Any) -> AsyncIterator[Seen]:
-    seen = Seen()
+async def watching(
+    day: BadDay, *others: Resource, token: str = "t", renew: Callable[[], str] | None = None
+) -> AsyncIterator[Seen]:
+    seen, configuration = Seen(), configure(day.url, ca_pem=day.ca_pem, token=token)
+    if renew is not None:
+        configuration.refresh_api_key_hook = lambda to: to.api_key.update(BearerToken=f"Bearer {renew()}")
     settings = build_settings(Random(1))
     settings.watching.server_timeout = 2
     settings.watching.client_timeout = 3
     settings.networking.request_timeout = 2
     settings.networking.error_backoffs = [0.05] * 100
     watcher = KopfOperator(
-        Connection(server=day.url, ca_pem=day.ca_pem, **fields),
+        configuration,
         dict.fromkeys((NAMESPACES, *others), seen),
         settings,
         on_gap=seen.miss,
@@ -179,7 +183,7 @@ async def test_a_renewed_token_is_used_without_a_restart_and_no_other_credential
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
     tokens = ["old"]
     day.accepts_token = "new"
-    async with watching(day, token_source=lambda: tokens[-1]) as seen:
+    async with watching(day, renew=lambda: tokens[-1]) as seen:
         async with asyncio.timeout(10):
             while len(day.tokens) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -209,9 +213,9 @@ async def test_the_end_of_the_thread_ends_the_process(day: BadDay, monkeypatch: 
         raise RuntimeError("a bug of kopf")
 
     monkeypatch.setattr(kopf, "spawn_tasks", fail)
-    connection = Connection(server=day.url, ca_pem=day.ca_pem)
-    watcher = KopfOperator(connection, {NAMESPACES: Seen()}, build_settings(Random(1)), lambda: None)
+    configuration = configure(day.url, ca_pem=day.ca_pem)
+    watcher = KopfOperator(configuration, {NAMESPACES: Seen()}, build_settings(Random(1)), lambda: None)
     async with asyncio.timeout(10):
-        with pytest.raises(WatcherEndedError) as raised:
+        with pytest.raises(StartError) as raised:
             await watcher.run()
     assert "a bug of kopf" in str(raised.value.__cause__)

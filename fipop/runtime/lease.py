@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fipop.errors import ApiAlreadyExistsError, ApiConflictError, ApiNotFoundError
+from fipop.errors import ConflictError, NotFoundError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import LEASES
@@ -97,7 +97,7 @@ class LeaseLock:
             return False
         try:
             await self._hold()
-        except (ApiConflictError, ApiAlreadyExistsError):
+        except ConflictError:
             return False  # another was faster; the next look shows who
         return True
 
@@ -105,7 +105,7 @@ class LeaseLock:
         """Renew what we hold with one write; False when another holds it, and then nothing of it is left to us."""
         try:
             await self._hold()
-        except (ApiConflictError, ApiNotFoundError, ApiAlreadyExistsError):
+        except (ConflictError, NotFoundError):
             # Our own write with a lost answer, an admin's edit, or another holder: only a look tells.
             lease = await self._read()
             if lease is not None and lease.holder != self._identity:
@@ -122,7 +122,7 @@ class LeaseLock:
             return
         try:
             await self._write(holder="", duration_seconds=1)
-        except ApiConflictError:
+        except ConflictError:
             return  # it changed hands meanwhile
 
     async def _hold(self) -> None:

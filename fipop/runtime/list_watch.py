@@ -7,11 +7,12 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from http import HTTPStatus
 
 from fipop.backoff import Backoff
 from fipop.boundary import loop_time
 from fipop.deadlines import LONGEST_WATCH_SECONDS
-from fipop.errors import ApiGoneError, ApiThrottledError, FipopError
+from fipop.errors import FipopError, UnavailableError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient, Listing, WatchEvent
 from fipop.kube.resources import Resource
@@ -111,9 +112,13 @@ class ListWatch:
         longest = self._longest_backoff_seconds
         backoff = Backoff(first_seconds=_FIRST_BACKOFF_SECONDS, limit_seconds=longest)
         delay = backoff.delay_seconds(failures, self._chance)
-        if isinstance(failure, ApiThrottledError):
-            delay = max(delay, min(failure.retry_after_seconds, longest))
-        level = logging.DEBUG if failure is None or isinstance(failure, ApiGoneError) else logging.WARNING
+        if isinstance(failure, UnavailableError):
+            delay = max(delay, min(failure.retry_after, longest))
+        level = (
+            logging.DEBUG
+            if failure is None or getattr(failure, "status", 0) == HTTPStatus.GONE
+            else logging.WARNING
+        )
         _logger.log(
             level,
             "Watch ended early, retrying",

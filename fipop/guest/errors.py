@@ -1,0 +1,153 @@
+"""Errors of one guest cluster: its kubeconfig, its visits, its releases."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from fipop.api.names import KUBECONFIG_SECRET_SUFFIX
+from fipop.errors import ApiError, FipopError, GuestError
+from fipop.kube.client import TOKEN_REFUSED
+
+
+class AddressConflictError(GuestError):
+    """An address must not be written to the guest cluster of its owner: another guest cluster uses it."""
+
+    def __init__(self, *, address: str, carrier: str) -> None:
+        self.address = address
+        self.carrier = carrier
+        super().__init__(
+            f"address {address} was not written to this guest cluster: {carrier}. Remove the address there, or set "
+            "annotation kubefip.k8s.binbash.org/ignore-claim to the id of that guest cluster"
+        )
+
+
+class GuestUnreadableError(GuestError):
+    """A guest cannot be asked what it carries: its API, or the way to it, failed."""
+
+    def __init__(self, *, guest_id: str, cause: str) -> None:
+        self.guest_id = guest_id
+        self.cause = cause
+        super().__init__(f"could not read guest cluster {guest_id}: {cause}")
+
+
+def explain_refusal(error: FipopError, *, workspace: str, cluster_name: str) -> FipopError:
+    """Return an error of a guest cluster; if Rancher refused the token, one that names its Secret and the remedy."""
+    if not isinstance(error, ApiError) or error.reason != TOKEN_REFUSED:
+        return error
+    secret = f"{workspace}/{cluster_name}{KUBECONFIG_SECRET_SUFFIX}"
+    return GuestError(
+        f"Rancher does not accept the token in Secret {secret}. Delete the Secret, then change an annotation of "
+        f"Cluster {workspace}/{cluster_name}: Rancher creates the Secret again"
+    )
+
+
+class PassTimeoutError(GuestError):
+    """The pass over a guest was broken off at its deadline."""
+
+    def __init__(self, *, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(
+            f"the reconciliation of the guest cluster was stopped at its deadline of {seconds:.0f} s"
+        )
+
+
+class HelmFailure(StrEnum):
+    """Why a helm process failed, as classified from its output; the value completes a clause."""
+
+    NOT_STARTED = "the helm program could not be started"
+    TIMED_OUT = "it took longer than its deadline"
+    KILLED = "it was killed"
+    FILES = "it could not write its files. Check whether the disk is full or read-only"
+    UNREACHABLE = "the cluster or the chart's source did not answer"
+    UNAUTHORIZED = "the credential is not accepted"
+    FORBIDDEN = "the credential does not have the right to do that"
+    DENIED = "an admission webhook or policy of the cluster refused it"
+    REFUSED = "fipop refused the answer of the cluster"
+    TOO_MUCH = "it wrote more output than fipop reads"
+    CHART_NOT_FOUND = "there is no such chart or version"
+    CERTIFICATE = "the server's certificate is not trusted"
+    RENDERING = "the chart cannot be rendered with these values"
+    INVALID = "the cluster refused an object of the chart"
+    NAME_TAKEN = "an object of that name belongs to something else"
+    IN_PROGRESS = "another operation on the release is under way"
+    NAMESPACE_TERMINATING = "the namespace is being deleted"
+    UNKNOWN = "its output names no known cause"
+
+
+class HelmError(GuestError):
+    """A helm process failed. Its output is classified and never shown.
+
+    `cause` is a clause of fipop about refused requests; "" if none was refused.
+    """
+
+    def __init__(self, *, action: str, subject: str, failure: HelmFailure, cause: str = "") -> None:
+        self.action = action
+        self.subject = subject
+        self.failure = failure
+        self.cause = cause
+        super().__init__(
+            f"helm {action} of {subject} failed: {failure.value}" + (f": {cause}" if cause else "")
+        )
+
+
+class ChartError(GuestError):
+    """A chart is not available. `source` is as in the options: the URL of a repository or an `oci://` reference.
+
+    `condition` is the reason of its condition.
+    """
+
+    def __init__(self, *, source: str, version: str, reason: str, condition: str = "ReleaseFailed") -> None:
+        self.source = source
+        self.version = version
+        self.reason = reason
+        self.condition = condition
+        super().__init__(f"chart {source} {version or '(newest)'} cannot be used: {reason}")
+
+
+class ReleaseRecordError(GuestError):
+    """The Secret in which helm keeps a release holds no release that can be read."""
+
+    def __init__(self, *, namespace: str, name: str, reason: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.reason = reason
+        super().__init__(f"could not read release {namespace}/{name}: {reason}")
+
+
+class InstallBlockedError(GuestError):
+    """A foreign release blocks the install; `condition` is the reason of the condition."""
+
+    condition: str
+
+
+class ForeignReleaseError(InstallBlockedError):
+    """A release has the labels of fipop in a foreign namespace: nothing is installed beside it.
+
+    Without a name: not all releases in foreign namespaces can be read, so that one can have them.
+    """
+
+    condition = "ForeignRelease"
+
+    def __init__(self, *, namespace: str = "", name: str = "") -> None:
+        super().__init__(
+            f"release {namespace}/{name} has the labels of fipop in a namespace that fipop does not use. Delete it, "
+            f"or add {namespace} to kubevipReleaseNamespaces if fipop installed it"
+            if name
+            else "namespaces that fipop does not use have more records of releases than it reads. Delete Secrets with "
+            "the label owner=helm there"
+        )
+
+
+class ReleaseTakenError(InstallBlockedError):
+    """A foreign release has the configured name; it is left alone."""
+
+    condition = "ReleaseTaken"
+
+    def __init__(self, *, namespace: str, name: str, role: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.role = role
+        super().__init__(
+            f"release {namespace}/{name} is not the {role} of fipop or of kube-fip-operator. Remove it, or "
+            "choose another name or namespace for the release of fipop"
+        )

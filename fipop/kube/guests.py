@@ -1,0 +1,130 @@
+"""Guest clusters: the same client with another configuration, through Rancher's proxy.
+
+Rancher writes the kubeconfig and serves the connection, so both are trusted as far as Rancher is. What a guest
+cluster's API server answers is not: it is bounded in bytes, pages and time, and a redirect is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import aiohttp
+import yaml
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+
+from fipop.boundary import ApiServer
+from fipop.errors import GuestError
+from fipop.jsons import Json
+from fipop.kube.server import HttpServer
+
+ANSWER_BYTES = 2 << 20
+PAGES, PAGE_ITEMS = 20, 200
+"""A list of a guest cluster has at most 4,000 objects, of 10 KiB each on average."""
+CONNECTIONS = 32
+"""All guest clusters behind one Rancher share so many connections. It serves some 140 requests a second."""
+_MOST_KUBECONFIG = 64 * 1024
+_DEEPEST = 16
+"""Levels of a kubeconfig."""
+_MALFORMED = (
+    yaml.YAMLError,
+    ValueError,  # of base64, too
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    StopIteration,
+)
+"""What reading a kubeconfig raises that has another shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuestAccess:
+    """How to reach a guest cluster: Rancher's URL for it, the token, and the certificate authority of Rancher."""
+
+    server: str
+    token: str = field(repr=False)
+    ca_pem: str = field(default="", repr=False)
+
+
+def read_kubeconfig(data: bytes, guest_id: str) -> GuestAccess:
+    """Read the three fields that Rancher writes into the kubeconfig of a guest cluster. Raises GuestError.
+
+    Nothing else of it counts: no program is run, no file is read, no proxy is used that it names.
+    """
+    try:
+        if len(data) > _MOST_KUBECONFIG or b"&" in data:  # no base64 has a &, and every YAML alias needs one
+            raise ValueError
+        _check_depth(data)
+        document = yaml.load(data, yaml.CSafeLoader)
+        context = _named(document, "contexts", document["current-context"])["context"]
+        cluster = _named(document, "clusters", context["cluster"])["cluster"]
+        user = _named(document, "users", context["user"])["user"]
+        server, token = cluster["server"], user["token"]
+        if not isinstance(server, str) or not isinstance(token, str):
+            raise TypeError
+        # A bundle can have comments in any encoding around its certificates.
+        bundle = base64.b64decode(cluster.get("certificate-authority-data") or "", validate=True)
+        authority = bundle.decode("ascii", errors="ignore")
+        url = urlsplit(server)
+        is_plain = server.isascii() and server.isprintable() and " " not in server and "\\" not in server
+        is_token = token.isascii() and token.isprintable() and " " not in token
+        if not (token and is_token and is_plain and url.hostname):
+            raise ValueError
+    except _MALFORMED:
+        raise GuestError("the kubeconfig has no server, token or certificate authority") from None
+    if f"//k8s/clusters/{guest_id}" in url.path:
+        raise GuestError("the kubeconfig's server has a double slash: Rancher's server-url ends with a slash")
+    wanted = f"/k8s/clusters/{guest_id}"
+    if url.scheme != "https" or "@" in url.netloc or url.query or url.fragment:
+        raise GuestError(f"the kubeconfig's server must be https://<Rancher>{wanted}")
+    if not url.path.removesuffix("/").endswith(wanted) or ".." in url.path or "%" in url.path:
+        raise GuestError(f"the kubeconfig's server must be https://<Rancher>{wanted}")
+    return GuestAccess(server.rstrip("/"), token, authority)
+
+
+def _check_depth(data: bytes) -> None:
+    """Raise ValueError for nesting that no kubeconfig has: libyaml's loader would exhaust the stack of the process."""
+    depth = 0
+    for event in yaml.parse(data, yaml.CSafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ValueError
+
+
+def _named(document: Json, entries: str, name: str) -> Json:
+    return next(each for each in document[entries] if each["name"] == name)
+
+
+class GuestServers:
+    """Reaches guest clusters; those behind one Rancher share its connections: a handshake costs more than a request."""
+
+    def __init__(self) -> None:
+        self._connectors: dict[str, aiohttp.TCPConnector] = {}
+
+    def __call__(self, access: GuestAccess) -> ApiServer:
+        """Return a guest cluster's API server. Raises GuestError if Rancher's certificate authority cannot be used."""
+        configuration = Configuration(
+            host=access.server,
+            api_key={"BearerToken": f"Bearer {access.token}"},
+            ca_cert_data=access.ca_pem or None,
+        )
+        configuration.disable_strict_ssl_verification = True
+        connector = self._connectors.get(access.ca_pem)
+        if connector is None:
+            try:
+                tls = RESTClientObject(configuration).ssl_context
+            except (OSError, ValueError) as error:
+                raise GuestError("the kubeconfig's certificate authority cannot be used") from error
+            connector = aiohttp.TCPConnector(ssl=tls, limit=CONNECTIONS, keepalive_timeout=30)
+            self._connectors[access.ca_pem] = connector
+        configuration.client_session_kwargs = {"connector": connector, "trust_env": False}
+        return HttpServer(configuration)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for connector in self._connectors.values():
+            await connector.close()
+        self._connectors.clear()
