@@ -120,12 +120,6 @@ class Guest(ApiInMemory):
         """Delete a Service."""
         self.remove(("services", namespace, name))
 
-    def add_node(self, name: str, *addresses: str) -> None:
-        """Have a node with these internal addresses."""
-        key = ("nodes", "", name)
-        status = {"addresses": [{"type": "InternalIP", "address": each} for each in addresses]}
-        self.put(key, {**_object(key), "spec": {}, "status": status})
-
 
 @dataclass(slots=True)
 class Running:

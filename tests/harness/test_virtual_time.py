@@ -9,8 +9,13 @@ from tests.harness.virtual_time import run_virtually
 
 async def spin() -> None:
     """Take turns of the loop for ever."""
-    while True:
-        await asyncio.sleep(0)
+    loop, turn = asyncio.get_running_loop(), asyncio.Event()
+
+    def take_turn() -> None:
+        loop.call_soon(take_turn)
+
+    take_turn()
+    await turn.wait()
 
 
 async def wait_for_nothing() -> None:
