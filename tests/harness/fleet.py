@@ -198,8 +198,8 @@ class Fleet:
         await asyncio.sleep(seconds)
         return running
 
-    def begin(self, *, own_lease: bool = False, ahead_seconds: float = 0.0, **options: Any) -> Running:
-        """Start an operator that is one of several replicas; its clock is `ahead_seconds` ahead of others.
+    def begin(self, *, own_lease: bool = False, **options: Any) -> Running:
+        """Start an operator that is one of several replicas.
 
         With `own_lease` it leads whoever else does. Other options are those of the command line.
         """
@@ -220,7 +220,7 @@ class Fleet:
             guests=lambda access: self._link_to(access.server),
             watch=watch,
             helm=self.helm,
-            clock=VirtualClock(ahead_seconds),
+            clock=VirtualClock(),
             random=Random(self.chance.random()),
         )
         running = Running(f"operator-{number}", link, asyncio.create_task(operator.run()), operator=operator)

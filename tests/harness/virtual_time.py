@@ -73,14 +73,11 @@ def virtual_now() -> datetime:
 
 
 class VirtualClock:
-    """The clocks of a process in virtual time (`fipop.boundary.Clock`); `ahead_seconds` is its error."""
-
-    def __init__(self, ahead_seconds: float = 0.0) -> None:
-        self.ahead_seconds = ahead_seconds
+    """The clocks of a process in virtual time (`fipop.boundary.Clock`)."""
 
     def now(self) -> datetime:
         """Return the time."""
-        return virtual_now() + timedelta(seconds=self.ahead_seconds)
+        return virtual_now()
 
     def boottime(self) -> float:
         """Return the seconds of the loop."""
