@@ -1,6 +1,5 @@
 """A whole fipop on this machine: management cluster, Rancher's part, the installed chart, running operators."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -159,8 +158,3 @@ async def open_stack(
         finally:
             for operator in stack.operators:
                 await operator.process.stop()
-
-
-def pretty(obj: object) -> str:
-    """JSON for the message of a failed assertion."""
-    return json.dumps(obj, indent=1, sort_keys=True, default=str)

@@ -116,6 +116,7 @@ class Manager:
             lives=guests.exists,
             is_contested=lambda known, floating_ip: self.reported.is_contested(known, floating_ip),
             count_release=metrics.count_release,
+            random=random,
         )
         self.reported = ReportedAddresses(
             guests=guests,

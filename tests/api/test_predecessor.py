@@ -32,8 +32,6 @@ pytestmark = pytest.mark.xdist_group("left-behind")
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/kube-fip/deployments"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-RESERVATION_CRD = f"{CRDS}/floatingipreservations.kubefip.k8s.binbash.org"
 
 
 @pytest_asyncio.fixture

@@ -136,12 +136,6 @@ class Guest(ApiInMemory):
         """Delete a Service."""
         self.remove(("services", namespace, name))
 
-    def add_node(self, name: str, *addresses: str) -> None:
-        """Have a node with these internal addresses."""
-        key = ("nodes", "", name)
-        status = {"addresses": [{"type": "InternalIP", "address": each} for each in addresses]}
-        self.put(key, {**_object(key), "spec": {}, "status": status})
-
 
 @dataclass(slots=True)
 class Running:
@@ -220,8 +214,8 @@ class Fleet:
         await asyncio.sleep(seconds)
         return running
 
-    def begin(self, *, own_lease: bool = False, ahead_seconds: float = 0.0, **options: Any) -> Running:
-        """Start an operator that is one of several replicas; its clock is `ahead_seconds` ahead of others.
+    def begin(self, *, own_lease: bool = False, **options: Any) -> Running:
+        """Start an operator that is one of several replicas.
 
         With `own_lease` it leads whoever else does. Other options are those of the command line.
         """
@@ -242,7 +236,7 @@ class Fleet:
             guests=lambda access: self._link_to(access.server),
             watch=watch,
             helm=self.helm,
-            clock=VirtualClock(ahead_seconds),
+            clock=VirtualClock(),
             random=Random(self.chance.random()),
         )
         running = Running(f"operator-{number}", link, asyncio.create_task(operator.run()), operator=operator)

@@ -40,7 +40,6 @@ class HelmInMemory:
     failures: dict[str, list[str]] = field(default_factory=dict)
     unready: set[str] = field(default_factory=set)
     """URLs of guest clusters."""
-    is_source_away: bool = False
     runs: list[tuple[str, str]] = field(default_factory=list)
 
     async def __call__(
@@ -70,8 +69,6 @@ class HelmInMemory:
         return self._work(url, arguments, stdin)
 
     def _fetch(self, arguments: list[str], env: Mapping[str, str]) -> Finished:
-        if self.is_source_away:
-            return _failed("could not reach the chart source: connection refused")
         match arguments[0]:
             case "repo":
                 path = Path(env["HELM_CACHE_HOME"], "repository", "charts-index.yaml")

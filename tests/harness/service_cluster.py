@@ -40,7 +40,6 @@ class SlowClock(VirtualClock):
     """A clock whose monotonic part goes at a fraction of the speed of time, as on a machine that is paused often."""
 
     def __init__(self, speed: float) -> None:
-        super().__init__()
         self._speed = speed
         self._began_at = asyncio.get_running_loop().time()
 

@@ -17,6 +17,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 MAX_TURNS = 10_000
 """Of the loop at one instant; then a microsecond passes: a wait for less than a float can hold would never end."""
+SPINNING_TURNS = 30_000
+"""Of the loop without a wait: what runs then goes on for ever, and no time limit of the test would ever pass."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -33,9 +35,11 @@ class _JumpingSelector(selectors.DefaultSelector):
             assert timeout is not None, "everything waits for something that never comes"
             before, self.now = self.now, self.now + max(0.0, timeout)
             self._turns = self._turns + 1 if self.now == before else 0
-            if self._turns == MAX_TURNS:
-                self.now += 1e-6
+            if self._turns == SPINNING_TURNS:
                 self._turns = 0
+                raise AssertionError(f"something runs for ever at {self.now} s: it never waits")
+            if self._turns and self._turns % MAX_TURNS == 0:
+                self.now += 1e-6
         return ready
 
 
@@ -69,14 +73,11 @@ def virtual_now() -> datetime:
 
 
 class VirtualClock:
-    """The clocks of a process in virtual time (`fipop.boundary.Clock`); `ahead_seconds` is its error."""
-
-    def __init__(self, ahead_seconds: float = 0.0) -> None:
-        self.ahead_seconds = ahead_seconds
+    """The clocks of a process in virtual time (`fipop.boundary.Clock`)."""
 
     def now(self) -> datetime:
         """Return the time."""
-        return virtual_now() + timedelta(seconds=self.ahead_seconds)
+        return virtual_now()
 
     def boottime(self) -> float:
         """Return the seconds of the loop."""

@@ -388,7 +388,6 @@ def denied(message: str) -> Reply:
 
 
 WEBHOOK = "(admission webhook|does not have the right|no known cause)"
-DOOR = "(a redirect, which is not followed|did not answer|fipop refused the answer)"
 HELM = [
     Case(
         name=f"helm-{name}",

@@ -16,7 +16,6 @@ from tests.api.services.shop import CONDITION, DUAL, FINALIZER, KEYS, LEDGER, PR
 AT_ONCE = 8
 GOOD_NAMESPACES = 10
 HIDDEN = "\x1b[31m\u202ePWNED\x07"
-STAMP = "kubefip.k8s.binbash.org/ledger"
 FOREIGN_FINALIZER = "hostile.example/never"
 OTHER_CLASS = "hostile.example/another"
 SETTLES_SECONDS = 60.0
@@ -279,12 +278,6 @@ async def replace_keys(scene: Scene, _number: int) -> None:
 async def delete_ledger(scene: Scene, _number: int) -> None:
     await scene.client.delete(LEDGER)
     await asyncio.sleep(0.5)
-
-
-async def empty_ledger(scene: Scene, _number: int) -> None:
-    """Take all entries out."""
-    data = (await scene.client.get(LEDGER)).get("data") or {}
-    await scene.client.patch(LEDGER, {"data": dict.fromkeys(data)})
 
 
 async def close_ledger(scene: Scene, number: int) -> None:

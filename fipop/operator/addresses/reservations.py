@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from random import Random, SystemRandom
 
 from fipop.api import names
 from fipop.api.models import Meta, Owner, PastOwner, Requested, Reservation
@@ -47,6 +47,7 @@ class ReservationStore:
     is_contested: Callable[[Reservation, tuple[str, str]], bool] = lambda _known, _floating_ip: False
     """Returns whether another guest cluster than that of a floating IP was seen to carry an address."""
     count_release: Callable[[str], None] = lambda _result: None
+    random: Random = field(default_factory=SystemRandom)
     _offers: dict[str, tuple[int, str, float]] = field(default_factory=dict)
     _written: dict[str, tuple[int, float]] = field(default_factory=dict)
 
@@ -107,7 +108,9 @@ class ReservationStore:
 
         An operator that meant to release it tests the version that it read, and fails. ConflictError if it changed.
         """
-        mark = {names.ANNOTATION_CONFIRMED: uuid.uuid4().hex}  # an update that changes nothing is no write
+        mark = {
+            names.ANNOTATION_CONFIRMED: f"{self.random.getrandbits(128):032x}"
+        }  # an update that changes nothing is no write
         return await self._replace(reservation, annotations=mark)
 
     def seconds_since_write(self, reservation: Reservation) -> float:

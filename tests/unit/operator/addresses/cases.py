@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from fipop.api.models import Reservation
 from fipop.operator.addresses.values import Facts
-from tests.harness.facts import facts_of
 from tests.harness.objects import floating_ip, held_by, reservation
+from tests.unit.operator.addresses.facts import facts_of
 
 
 def mine(address: str, **fields: Any) -> Reservation:

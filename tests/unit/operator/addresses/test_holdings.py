@@ -12,9 +12,9 @@ from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.holdings import Holdings, plan
 from fipop.operator.addresses.values import Blocker, Quota, Request, address_of
 from fipop.state.claims import Claim
-from tests.harness.facts import facts_of, range_facts
 from tests.harness.objects import floating_ip, held_by, reservation
 from tests.unit.operator.addresses.cases import build_facts, mine, named, reservations_held, specs
+from tests.unit.operator.addresses.facts import facts_of, range_facts
 
 BOTH = {"ipFamilyPolicy": "RequireDualStack"}
 PREFERS_BOTH = {"ipFamilyPolicy": "PreferDualStack"}

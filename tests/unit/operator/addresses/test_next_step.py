@@ -22,8 +22,8 @@ from fipop.operator.addresses.next_step import (
 )
 from fipop.operator.addresses.values import Blocker, Facts
 from fipop.state.claims import Claim
-from tests.harness.facts import facts_of, range_facts
 from tests.harness.objects import floating_ip, held_by, reservation
+from tests.unit.operator.addresses.facts import facts_of, range_facts
 
 
 def decide(facts: Facts) -> Step:

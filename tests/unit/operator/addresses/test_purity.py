@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fipop.api.models import Reservation
 from fipop.operator.addresses.holdings import plan
 from fipop.operator.addresses.next_step import next_step
-from tests.harness.facts import range_facts
 from tests.unit.operator.addresses.cases import build_facts, named, reservations_held, specs
+from tests.unit.operator.addresses.facts import range_facts
 
 
 @given(own=reservations_held, spec=specs, status=named, is_live=st.booleans(), free=st.booleans())

@@ -10,8 +10,8 @@ from fipop.operator.addresses.status import build_status
 from fipop.operator.addresses.values import Blocker, GuestBinding
 from fipop.rancher.objects import parse_provisioning_cluster
 from fipop.state.observations import Finding, GuestObservation, unreachable
-from tests.harness.facts import facts_of
 from tests.harness.objects import NOW, floating_ip, reservation
+from tests.unit.operator.addresses.facts import facts_of
 
 V4, V6 = Family.IPV4, Family.IPV6
 DEMO = parse_provisioning_cluster(
