@@ -53,9 +53,6 @@ PREDECESSOR_DEPLOYMENT = "kube-fip-operator"
 LEASE_NAME = "fipop-operator"
 
 GUEST_CONFIG_MAP = "kubevip"
-GUEST_LEDGER = "fipop-service-addresses"
-"""The ConfigMap in which the cloud provider of a guest keeps which Service has which address."""
-GUEST_LEDGER_NAMESPACE = "kube-system"
 KUBECONFIG_SECRET_SUFFIX = "-kubeconfig"  # noqa: S105 - the name of an object, not a secret
 FLOATING_IP_SUFFIX = "-kubevip"
 """A floating IP that fipop makes for a new guest is named `<cluster><suffix>`."""

@@ -10,6 +10,7 @@ import socket
 import sys
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -21,10 +22,10 @@ from fipop.boundary import SystemClock
 from fipop.cli.go_flags import GoBool, GoCommand, GoDuration
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import return_memory_early, run_until_asked, spare_collections
-from fipop.cloudprovider.app import build_provider
+from fipop.cloudprovider.app import build_provider, release_services
 from fipop.cloudprovider.go_values import parse_bool
-from fipop.cloudprovider.keepalived import Method, parse_network
-from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
+from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_network
+from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.server import HttpServer
@@ -98,6 +99,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Delete Leases of kube-vip for Services that are gone; needs a role that allows it.",
 )
 @click.option(
+    "--release-services",
+    is_flag=True,
+    help="Take the finalizer off all Services with an address annotation, print each, and end.",
+)
+@click.option(
     "-v", "--v", "verbosity", type=int, default=0, help="Verbosity of the log; 4 and above means debug."
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
@@ -125,9 +131,11 @@ def cloud_provider(
 
 async def _run(options: ProviderOptions, flags: Mapping[str, Any]) -> None:
     configuration = await _configure(flags)
-    provider = build_provider(
-        options, api=lambda: HttpServer(configuration), clock=SystemClock(), random=SystemRandom()
-    )
+    api, clock, random = partial(HttpServer, configuration), SystemClock(), SystemRandom()
+    if flags["release_services"]:
+        await release_services(options, api=api, clock=clock, random=random, show=click.echo)
+        return
+    provider = build_provider(options, api=api, clock=clock, random=random)
     spare_collections()
     await run_until_asked(provider.run(), name="cloud provider")
 
@@ -140,6 +148,7 @@ def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, 
         identity=f"{environment.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
         version=importlib.metadata.version("fipop"),
         lease=_read_lease(mode, flags) if flags["leader_elect"] else None,
+        lease_times=_read_lease_times(flags),
         mode=_read_kubevip(environment) if mode == KUBEVIP_MODE else _read_keepalived(environment),
         host=flags["bind_address"],
         port=_PORTS[mode] if port is None else port,
@@ -158,8 +167,12 @@ async def _configure(flags: Mapping[str, Any]) -> Configuration:
 
 
 def _read_lease(mode: str, flags: Mapping[str, Any]) -> LeaseOptions:
+    return LeaseOptions(name=flags["lease_name"] or _LEASES[mode], namespace=flags["lease_namespace"])
+
+
+def _read_lease_times(flags: Mapping[str, Any]) -> LeaseTimes:
     try:
-        times = LeaseTimes(
+        return LeaseTimes(
             duration_seconds=int(flags["lease_duration"]),
             renew_deadline_seconds=flags["renew_deadline"],
             renew_seconds=flags["retry_period"],
@@ -167,16 +180,13 @@ def _read_lease(mode: str, flags: Mapping[str, Any]) -> LeaseOptions:
         )
     except ValueError as error:
         raise StartError(what="--leader-elect", problem=f"must be consistent: {error}") from error
-    return LeaseOptions(
-        name=flags["lease_name"] or _LEASES[mode], namespace=flags["lease_namespace"], times=times
-    )
 
 
 def _read_kubevip(environment: Mapping[str, str]) -> KubevipOptions:
     return KubevipOptions(
         namespace=environment.get("KUBEVIP_NAMESPACE") or "kube-system",
         config_map=environment.get("KUBEVIP_CONFIG_MAP") or "kubevip",
-        class_name=_read_class(environment),
+        classes=_read_classes(environment),
     )
 
 
@@ -200,14 +210,15 @@ def _read_keepalived(environment: Mapping[str, str]) -> KeepalivedOptions:
     )
 
 
-def _read_class(environment: Mapping[str, str]) -> str | None:
-    """Return the class whose Services are served; None: those without one."""
+def _read_classes(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the classes whose Services are served; "" stands for Services without one."""
     text = environment.get("KUBEVIP_ENABLE_LOADBALANCERCLASS", "")
     try:
         is_wanted = bool(text) and parse_bool(text)
     except ValueError as error:
         raise StartError(what="KUBEVIP_ENABLE_LOADBALANCERCLASS", problem=f"is invalid: {error}") from error
-    return (environment.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME") or DEFAULT_CLASS) if is_wanted else None
+    names = (environment.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME") or DEFAULT_CLASS) if is_wanted else ""
+    return frozenset(each.strip() for each in names.split(","))
 
 
 def keepalived_cloud_provider() -> None:

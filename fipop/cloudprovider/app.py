@@ -3,27 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from random import Random
+from typing import Any, Protocol
 
+from fipop.api.parsing import parse_meta
+from fipop.backoff import Backoff
 from fipop.boundary import ApiFactory, Clock, loop_time
-from fipop.cloudprovider.keepalived_mode import KeepalivedMode
-from fipop.cloudprovider.kubevip_mode import KubevipMode
-from fipop.cloudprovider.modes import Mode
+from fipop.cloudprovider.controller import ServiceController
+from fipop.cloudprovider.keepalived import KeepalivedMode
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
-from fipop.cloudprovider.service_cache import ServiceCache
+from fipop.cloudprovider.pools import PoolKeys
+from fipop.cloudprovider.service import ADDRESSES, FINALIZER, build_released
+from fipop.cloudprovider.services import ServiceCache
 from fipop.cloudprovider.stale_leases import StaleLeases
+from fipop.errors import ConflictError, FipopError, StartError
+from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.client import KubeClient, RequestRecord
-from fipop.kube.events import EventRecorder
+from fipop.kube.events import EventRecorder, EventType, reference_to
+from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics.server import MetricsPage
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
+from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.lease import LeaseLock
 from fipop.runtime.process import Process
 
+logger = logging.getLogger(__name__)
+
 ANSWER_BYTES = 16 << 20
 PAGE_ITEMS = 100
 """Of each Service in a page little is kept; one of Kubernetes has at most 1.5 MiB."""
+WAIT_SECONDS = 10.0
+"""How much longer than it takes dead holders to lose their Leases `release_services` waits for them."""
+RELEASE_ATTEMPTS = 5
+
+
+class Mode(Protocol):
+    """One of the programs that the role replaces."""
+
+    async def load(self) -> None:
+        """Read what it needs before it can work. Raises: ApiError."""
+
+    def follow(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Return what keeps up with the cluster, for ever, whether this replica leads or not."""
+
+    async def work(self, client: KubeClient) -> None:
+        """Serve Services while this replica leads, until cancelled; `client` writes only then."""
+
+    def last_heard(self) -> Mapping[str, float | None]:
+        """Return the time of the loop of each watch's last sign of life; None before the first."""
+
+    def snapshot(self) -> ServiceSnapshot | None:
+        """Return what the metrics show; None while this replica does not work."""
 
 
 def build_provider(
@@ -39,14 +74,13 @@ def build_provider(
 class CloudProvider:
     """One process of the cloud provider.
 
-    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, StartError
-    and LeaderWorkStuckError want a fresh process.
+    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, StartError (a Lease was
+    lost, too) and LeaderWorkStuckError want a fresh process.
     """
 
     def __init__(self, options: ProviderOptions, *, api: ApiFactory, clock: Clock, random: Random) -> None:
         self._options = options
         self._api = api
-        self._random = random
         self._metrics = ServiceMetrics(self._snapshot, version=options.version)
         self._client = self._build_client()
         self._vital_client = self._build_client()
@@ -60,14 +94,9 @@ class CloudProvider:
             component="fipop-cloud-provider",
             instance=options.identity,
         )
-        self._services = ServiceCache(self._client, chance=random)
-        self._mode = self._build_mode()
-        self._elector = LeaderElector(
-            build_lease(options, self._vital_client, clock),
-            random=random,
-            clock=clock.boottime,
-            times=options.lease.times if options.lease is not None else None,
-        )
+        self._services = ServiceCache(self._client, random=random)
+        self._leadership = Leadership(options, self._vital_client, clock=clock, random=random)
+        self._mode = self._build_mode(random)
         self._working_since: float | None = None
 
     def _build_client(self) -> KubeClient:
@@ -78,26 +107,11 @@ class CloudProvider:
             on_request=self._note_request,
         )
 
-    def _build_mode(self) -> Mode:
-        options = self._options
+    def _build_mode(self, random: Random) -> Mode:
+        options, parts = self._options, (self._client, self._services, self._events, self._metrics)
         if isinstance(options.mode, KubevipOptions):
-            return KubevipMode(
-                options.mode,
-                client=self._client,
-                services=self._services,
-                events=self._events,
-                metrics=self._metrics,
-                writes_at_once=options.writes_at_once,
-                random=self._random,
-            )
-        return KeepalivedMode(
-            options.mode,
-            client=self._client,
-            services=self._services,
-            events=self._events,
-            metrics=self._metrics,
-            random=self._random,
-        )
+            return KubevipMode(options, options.mode, self._leadership.check, *parts, random=random)
+        return KeepalivedMode(options.mode, *parts, random=random)
 
     async def run(self) -> None:
         """Start and work until cancelled."""
@@ -116,14 +130,14 @@ class CloudProvider:
                     *self._mode.follow(),
                     self._services.follow(),
                     # Last in, first out: its work stops before what it stands on.
-                    self._elector.run(self._lead),
+                    self._leadership.run(self._lead),
                 )
         finally:
             if health is not None:
                 await health.stop()
 
     async def _lead(self) -> None:
-        client = self._client.for_leader(lambda: self._elector.is_leader)
+        client = self._client.for_leader(lambda: self._leadership.is_leader)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._mode.work(client))
             if self._options.delete_stale_leases:
@@ -138,23 +152,216 @@ class CloudProvider:
         )
 
     def _snapshot(self) -> ServiceSnapshot:
-        found = self._mode.snapshot() if self._elector.is_leader else None
+        found = self._mode.snapshot() if self._leadership.is_leader else None
         return found or ServiceSnapshot(leading=False)
 
     def _note_request(self, record: RequestRecord) -> None:
         self._metrics.count_request(record.verb, record.status)
 
 
-def build_lease(options: ProviderOptions, client: KubeClient, clock: Clock) -> LeaseLock | None:
-    """Return the Lease that the provider is elected by; None without election."""
-    lease = options.lease
-    if lease is None:
-        return None
-    return LeaseLock(
-        client,
-        namespace=lease.namespace,
-        name=lease.name,
-        identity=options.identity,
-        duration_seconds=lease.times.duration_seconds,
-        monotonic=clock.boottime,
-    )
+class Leadership:
+    """Holds all Leases of a provider, one after the other. A process that loses one ends."""
+
+    def __init__(self, options: ProviderOptions, client: KubeClient, *, clock: Clock, random: Random) -> None:
+        times = options.lease_times
+        self._leases = [
+            LeaseLock(
+                client,
+                namespace=each.namespace,
+                name=each.name,
+                identity=options.identity,
+                duration_seconds=times.duration_seconds,
+                monotonic=clock.boottime,
+            )
+            for each in options.leases
+        ]
+        self._electors = [
+            LeaderElector(lease, random=random, clock=clock.boottime, times=times) for lease in self._leases
+        ] or [LeaderElector(None, random=random)]
+        self._reading: asyncio.Task[bool] | None = None
+        self._next: asyncio.Task[bool] | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process holds all Leases, as far as its clock can tell."""
+        return all(each.is_leader for each in self._electors)
+
+    def describe_holders(self) -> str:
+        """Return which Leases others hold, as far as it is known."""
+        return ", ".join(f"{each.place} is held by {each.holder}" for each in self._leases if each.is_foreign)
+
+    async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Take the Leases, do `work`, and release them. Raises: StartError if one is lost."""
+        for elector in reversed(self._electors[1:]):
+            work = partial(elector.lead, work)
+        await self._electors[0].lead(work)
+
+    async def check(self) -> bool:
+        """Read all Leases; return whether this process holds them. Raises: ApiError.
+
+        The reading begins after the call. Calls that come while one is under way share the next one.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._check_after(self._reading))
+            # Those that called can be cancelled meanwhile: then nobody else takes its error.
+            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._next)
+
+    async def _check_after(self, former: asyncio.Task[bool] | None) -> bool:
+        if former is not None and not former.done():
+            await asyncio.wait([former])
+        self._reading, self._next = self._next, None
+        return all([await lease.is_ours() for lease in self._leases])
+
+
+class KubevipMode:
+    """Assigns addresses from the ConfigMap `kubevip`, instead of kube-vip-cloud-provider."""
+
+    def __init__(
+        self,
+        options: ProviderOptions,
+        mode: KubevipOptions,
+        check_leads: Callable[[], Coroutine[None, None, bool]],
+        client: KubeClient,
+        services: ServiceCache,
+        events: EventRecorder,
+        metrics: ServiceMetrics,
+        *,
+        random: Random,
+    ) -> None:
+        self._writes_at_once = options.writes_at_once
+        self._events = events
+        self._build_controller = partial(
+            ServiceController,
+            services=services,
+            events=events,
+            metrics=metrics,
+            random=random,
+            classes=mode.classes,
+            identity=options.identity,
+            check_leads=check_leads,
+            on_no_pool=self._create_if_missing,
+        )
+        self._config_map = ConfigMapFollower(
+            client=client,
+            namespace=mode.namespace,
+            name=mode.config_map,
+            take=self._keys_changed,
+            chance=random,
+        )
+        self._name = mode.config_map
+        self._keys = PoolKeys({})
+        self._said: Mapping[str, str] = {}
+        self._controller: ServiceController | None = None
+
+    async def load(self) -> None:
+        """Read the ConfigMap. Raises: ApiError."""
+        await self._config_map.load()
+
+    def follow(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Return what keeps up with the ConfigMap."""
+        return (self._config_map.follow(),)
+
+    async def work(self, client: KubeClient) -> None:
+        """Serve Services until cancelled."""
+        self._controller = self._build_controller(client=client)
+        self._controller.take_keys(self._keys)
+        try:
+            await self._controller.run(concurrency=self._writes_at_once)
+        finally:
+            self._controller = None
+
+    def last_heard(self) -> Mapping[str, float | None]:
+        """Return the time of the loop of the watch's last sign of life."""
+        return {self._name: self._config_map.last_heard_at}
+
+    def snapshot(self) -> ServiceSnapshot | None:
+        """Return what the metrics show; None while this replica does not work."""
+        return self._controller.snapshot() if self._controller is not None else None
+
+    async def _create_if_missing(self) -> bool:
+        """Create the ConfigMap, as kube-vip-cloud-provider does if a Service asks and there is none."""
+        return await self._config_map.create_if_missing()
+
+    def _keys_changed(self, found: ConfigMap | None) -> None:
+        data = as_mapping(found.get("data")) if found is not None else {}
+        self._keys = PoolKeys({key: str(value) for key, value in data.items()})
+        problems, oddities = self._keys.problems(), self._keys.oddities()
+        for said, reason in ((problems, "KeyInvalid"), (oddities, "KeyUnusual")):
+            for key, text in said.items():
+                if found is not None and self._said.get(key) != text:
+                    logger.warning("Key is invalid or unusual", extra={"key": key, "problem": text})
+                    about = reference_to(CONFIG_MAPS, parse_meta(found))
+                    self._events.record(about, EventType.WARNING, reason, text)
+        self._said = {**oddities, **problems}
+        if self._controller is not None:
+            self._controller.take_keys(self._keys)
+
+
+async def release_services(
+    options: ProviderOptions,
+    *,
+    api: ApiFactory,
+    clock: Clock,
+    random: Random,
+    show: Callable[[str], None],
+) -> None:
+    """Take the finalizer off the Services with the address annotation, and show each; others are not ours.
+
+    Raises: StartError if another provider holds a Lease, or a Service cannot be written.
+    """
+    client = KubeClient(api(), answer_bytes=ANSWER_BYTES, page_items=PAGE_ITEMS)
+    leadership = Leadership(options, client, clock=clock, random=random)
+    async with client:
+        try:
+            expiry = options.lease_times.duration_seconds * len(options.leases)
+            async with asyncio.timeout(expiry + WAIT_SECONDS) as waiting:
+
+                async def work() -> None:
+                    waiting.reschedule(None)
+                    await _release_all(client, show)
+
+                await leadership.run(work)
+        except TimeoutError:
+            held = leadership.describe_holders() or "the Leases could not be taken"
+            raise StartError(
+                what="--release-services", problem=f"needs that no provider runs: {held}"
+            ) from None
+
+
+async def _release_all(client: KubeClient, show: Callable[[str], None]) -> None:
+    found = (await client.list(SERVICES, project=_read_held)).items
+    failed: list[str] = []
+    for namespace, name in sorted(filter(None, found)):
+        try:
+            if await _release(client, namespace, name):
+                show(f"{namespace}/{name}")
+        except FipopError as error:
+            failed.append(f"{namespace}/{name} ({error})")
+    if failed:
+        raise StartError(what="--release-services", problem=f"failed for {', '.join(failed[:16])}")
+
+
+async def _release(client: KubeClient, namespace: str, name: str) -> bool:
+    """Take the finalizer off one Service; return whether it was there. Raises: ApiError."""
+    for attempt in range(1, RELEASE_ATTEMPTS + 1):
+        live = await client.get(SERVICES, name, namespace=namespace)
+        if live is None or _read_held(live) is None:
+            return False
+        try:
+            await client.replace(SERVICES, build_released(live))
+        except ConflictError:
+            if attempt == RELEASE_ATTEMPTS:
+                raise
+            await asyncio.sleep(Backoff(first_seconds=0.1, limit_seconds=2.0).step_seconds(attempt))
+        else:
+            return True
+    return False
+
+
+def _read_held(obj: Json) -> tuple[str, str] | None:
+    """Return namespace and name of a Service with the address annotation and the finalizer."""
+    meta = as_mapping(obj.get("metadata"))
+    is_held = FINALIZER in as_list(meta.get("finalizers"))
+    is_ours = bool(as_mapping(meta.get("annotations")).get(ADDRESSES))
+    return (meta["namespace"], meta["name"]) if is_held and is_ours else None

@@ -1,30 +1,54 @@
-"""What keepalived-cloud-provider keeps in its ConfigMap, and what becomes of it: values in, values out.
+"""Assigns addresses to Services for keepalived, instead of keepalived-cloud-provider: one plan, one tested write.
 
-The annotation is the ledger: who has which address, with which forward method. `data`, which keepalived reads, is made
-from it. Keys of `data` that are not of the ledger are somebody else's: they stay, and are in use.
+The annotation of the ConfigMap says which Service has which address, with which forward method. `data`, which
+keepalived reads, is made from it. Keys of `data` that the annotation does not have belong to others: they stay, and are
+in use. An annotation that cannot be read changes nothing: read as an empty one it would renumber all Services.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from random import Random
 from typing import Any
 
-from fipop.cloudprovider.services import Service
+from fipop.api.parsing import parse_meta
+from fipop.cloudprovider.allocate import Refusal
+from fipop.cloudprovider.service import Service, parse_addresses, refer_to
+from fipop.cloudprovider.services import ServiceCache
+from fipop.errors import ConflictError, NotFoundError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
 from fipop.ipam.errors import IpamError
-from fipop.jsons import Json, JsonView, as_list, as_mapping, as_text
+from fipop.jsons import Json, JsonView, as_mapping, as_text
+from fipop.kube.client import KubeClient
+from fipop.kube.events import EventRecorder, EventType, reference_to
+from fipop.kube.resources import CONFIG_MAPS
+from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
+from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
+from fipop.runtime.store import Change
+from fipop.runtime.workqueue import RetryAfter, WorkQueue
+from fipop.texts import clean
 
-LEDGER = "k8s.co/cloud-provider-config"
+logger = logging.getLogger(__name__)
+
+PLAN = "k8s.co/cloud-provider-config"
+"""The annotation of the ConfigMap."""
+SOON = RetryAfter(0.05)
+ALL = "services"
+"""The one key of the work queue: all Services are planned together."""
+EVERY_SECONDS = 300.0
+STATUSES_AT_ONCE = 16
 _ENDS = 2
-"""A network of no more addresses than that has no first and last to leave out."""
+"""A network of no more addresses has no first and last to leave out."""
 
 
 class Method(StrEnum):
-    """How keepalived forwards; NAT where nothing is said."""
+    """How keepalived forwards; NAT if nothing is said."""
 
     NAT = "NAT"
     DR = "DR"
@@ -32,8 +56,29 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """The addresses to assign, from `first` to `last`, however many."""
+
+    text: str
+    family: Family
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepalivedOptions:
+    """Where the ConfigMap of keepalived is."""
+
+    namespace: str = "kube-system"
+    config_map: str = "vip-configmap"
+    network: Network | None = None
+    """The addresses to assign. None: only Services that ask for an address get one."""
+    default_method: Method = Method.NAT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """One Service's place in the ledger; `method` None: nothing is said, which means NAT."""
+    """The address of one Service; `method` None: nothing is said, which means NAT."""
 
     uid: str
     address: Address
@@ -49,35 +94,16 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
-    """The addresses that are given out, from `first` to `last`, however many."""
-
-    text: str
-    family: Family
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A Service does not get what it asks for; `reason` is that of the event."""
-
-    service: Service
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the ConfigMap is to be, and what Services are told."""
+    """What the ConfigMap should be, and which Services do not get what they ask for."""
 
     held: tuple[Held, ...]
     data: Mapping[str, str]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[tuple[Service, Refusal], ...]
 
 
 def parse_network(text: str) -> Network:
-    """Read the CIDR that addresses come from; host bits are masked. Raises ValueError."""
+    """Read the CIDR of the addresses to assign; host bits are masked. Raises: ValueError."""
     found = ipaddress.ip_network(text.strip(), strict=False)
     first, last = int(found.network_address), int(found.broadcast_address)
     if last - first >= _ENDS:
@@ -86,17 +112,19 @@ def parse_network(text: str) -> Network:
 
 
 def read_held(config_map: JsonView) -> tuple[Held, ...]:
-    """Read the ledger; entries that nobody can read are left out."""
-    annotation = as_text(as_mapping(as_mapping(config_map.get("metadata")).get("annotations")).get(LEDGER))
+    """Read the annotation. Raises: ValueError if a part of it cannot be read."""
+    annotation = as_text(as_mapping(as_mapping(config_map.get("metadata")).get("annotations")).get(PLAN))
     try:
-        found = as_mapping(json.loads(annotation or "{}"))
-    except (ValueError, RecursionError):
-        return ()
-    held = (_read_one(as_mapping(each)) for each in as_list(found.get("services")))
-    return tuple({each.uid: each for each in held if each is not None}.values())
+        found = json.loads(annotation) if annotation.strip() else {}
+    except RecursionError:
+        raise ValueError("too deep") from None
+    if not isinstance(found, dict) or not isinstance(found.get("services") or [], list):
+        raise ValueError("no list of services")
+    held = map(_read_one, found.get("services") or [])
+    return tuple({each.uid: each for each in held}.values())
 
 
-def plan(
+def make_plan(
     config_map: JsonView,
     services: Iterable[Service],
     *,
@@ -104,61 +132,57 @@ def plan(
     network: Network | None,
     default_method: Method,
 ) -> Plan:
-    """Decide what the ConfigMap is to be; `gone` are the uids whose Services are no more, by a live look."""
+    """Decide what the ConfigMap should be; `gone` are the uids of Services that do not exist, by a live read.
+
+    Raises: ValueError if the annotation cannot be read.
+    """
     before = read_held(config_map)
     data = {key: as_text(value) for key, value in as_mapping(config_map.get("data")).items()}
     ours = {format_address(each.address) for each in before}
     foreign = {key: value for key, value in data.items() if key not in ours}
-    work = _Planning(
+    planning = _Planning(
         held={each.uid: each for each in before if each.uid not in gone},
-        foreign=_addresses_of(foreign),
+        foreign=frozenset(parse_addresses(foreign)),
         network=network,
         default=default_method,
     )
     for service in sorted(services, key=lambda each: (each.created, each.key)):
-        work.serve(service)
-    made = tuple(work.held.values())
-    return Plan(
-        held=made,
-        data={**foreign, **{format_address(each.address): each.value for each in made}},
-        refusals=tuple(work.refusals),
-    )
+        planning.serve(service)
+    made = tuple(planning.held.values())
+    data = {**foreign, **{format_address(each.address): each.value for each in made}}
+    return Plan(held=made, data=data, refusals=tuple(planning.refusals))
 
 
 def render(config_map: JsonView, wanted: Plan) -> Json:
-    """Give the ConfigMap as it is wanted, at the version that was read."""
+    """Return the ConfigMap as it should be, at the version that was read."""
     metadata = as_mapping(config_map.get("metadata"))
     services = [_render_one(each) for each in wanted.held]
     annotations = dict(as_mapping(metadata.get("annotations")))
-    if services or LEDGER in annotations:
-        annotations[LEDGER] = json.dumps({"services": services}, separators=(",", ":"))
-    return {
-        **config_map,
-        "metadata": {**metadata, "annotations": annotations},
-        "data": dict(wanted.data),
-    }
+    if services or PLAN in annotations:
+        annotations[PLAN] = json.dumps({"services": services}, separators=(",", ":"))
+    return {**config_map, "metadata": {**metadata, "annotations": annotations}, "data": dict(wanted.data)}
 
 
-def says_so(config_map: JsonView, wanted: Plan) -> bool:
-    """Whether the ConfigMap says all that is wanted."""
+def is_done(config_map: JsonView, wanted: Plan) -> bool:
+    """Return whether the ConfigMap is as it should be."""
     data = {key: as_text(value) for key, value in as_mapping(config_map.get("data")).items()}
     return read_held(config_map) == wanted.held and data == wanted.data
 
 
 @dataclass(slots=True, kw_only=True)
 class _Planning:
-    """One look at all Services, the oldest first."""
+    """One plan for all Services, the oldest first."""
 
     held: dict[str, Held]
     foreign: frozenset[Address]
     network: Network | None
     default: Method
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[tuple[Service, Refusal]] = field(default_factory=list)
 
     def serve(self, service: Service) -> None:
-        """Find the address of a Service; it keeps the one that it has where it cannot have another."""
+        """Find the address of a Service; it keeps the one that it has if it cannot have another."""
         known = self.held.get(service.uid)
-        address = self._find_address(service, known)
+        address = self._find_address(service, known.address if known is not None else None)
         if address is not None:
             self.held[service.uid] = Held(
                 uid=service.uid,
@@ -168,69 +192,65 @@ class _Planning:
                 method=self._find_method(service, known),
             )
 
-    def _find_address(self, service: Service, known: Held | None) -> Address | None:
-        kept = known.address if known is not None else None
-        if not service.has_request:
+    def _find_address(self, service: Service, kept: Address | None) -> Address | None:
+        if not service.request:
             return kept or self._choose(service)
         if service.requested is None:
-            self._refuse(
-                service, "InvalidAddress", "The Service is invalid: spec.loadBalancerIP must be an address."
-            )
-            return kept
-        holders = [
-            f"{each.namespace}/{each.name}"
-            for each in self.held.values()
-            if each.address == service.requested and each.uid != service.uid
-        ]
+            text = "The Service is invalid: spec.loadBalancerIP must be an address."
+            return self._refuse(service, "InvalidAddress", text, kept)
+        others = (each for each in self.held.values() if each.uid != service.uid)
+        holders = [f"{each.namespace}/{each.name}" for each in others if each.address == service.requested]
         if service.requested in self.foreign:
             holders.append("a key of the ConfigMap that belongs to no Service")
         if holders:
-            text = format_address(service.requested)
-            self._refuse(
-                service, "AddressInUse", f"Address {text} is in use by {', '.join(holders)}. Use another."
-            )
-            return kept
+            address = format_address(service.requested)
+            text = f"Address {address} is in use by {', '.join(holders)}. Use another."
+            return self._refuse(service, "AddressInUse", text, kept)
         return service.requested
 
     def _choose(self, service: Service) -> Address | None:
-        """Give the lowest free address of the network."""
+        """Return the lowest free address of the network."""
         network = self.network
         if network is None:
-            self._refuse(service, "NoPool", "The network is not known. Set KEEPALIVED_SERVICE_CIDR.")
-            return None
+            return self._refuse(service, "NoPool", "The network is not known. Set KEEPALIVED_SERVICE_CIDR.")
         taken = self.foreign.union(each.address for each in self.held.values())
         value = network.first
         while value <= network.last and Address(network.family, value) in taken:
             value += 1
         if value > network.last:
-            self._refuse(service, "PoolFull", f"Network {network.text} is full. Delete unused Services.")
-            return None
+            text = f"Network {network.text} is full. Delete unused Services."
+            return self._refuse(service, "PoolFull", text)
         return Address(network.family, value)
 
     def _find_method(self, service: Service, known: Held | None) -> Method | None:
-        """Give what the Service asks for; else what it has; else the default. NAT needs no word."""
-        if service.forward_method and service.forward_method not in set(Method):
-            message = f'The forward method must be one of {", ".join(Method)}: it is "{service.forward_method[:64]}".'
-            self._refuse(service, "InvalidForwardMethod", message)
-        elif service.forward_method:
-            wanted = Method(service.forward_method)
-            is_same = known is not None and (known.method or Method.NAT) is wanted
-            if not is_same:
-                return wanted if wanted is not Method.NAT else None
+        """Return what the Service asks for, else what it has, else the default. NAT is not written."""
+        asked = service.forward_method
+        if asked and asked not in set(Method):
+            text = f'The forward method must be one of {", ".join(Method)}: it is "{clean(asked, 64)}".'
+            self._refuse(service, "InvalidForwardMethod", text)
+        elif asked and (known is None or (known.method or Method.NAT) != asked):
+            return Method(asked) if asked != Method.NAT else None
         if known is not None:
             return known.method
         return self.default if self.default is not Method.NAT else None
 
-    def _refuse(self, service: Service, reason: str, message: str) -> None:
-        self.refusals.append(Refusal(service=service, reason=reason, message=message))
+    def _refuse(
+        self, service: Service, reason: str, message: str, kept: Address | None = None
+    ) -> Address | None:
+        """Note that a Service does not get what it asks for; return what it keeps."""
+        self.refusals.append((service, Refusal(reason=reason, message=message)))
+        return kept
 
 
-def _read_one(value: JsonView) -> Held | None:
+def _read_one(entry: object) -> Held:
+    value = as_mapping(entry)
     method, uid = as_text(value.get("forwardMethod")), as_text(value.get("uid"))
     try:
         address = parse_address(as_text(value.get("ip")))
-    except IpamError:
-        return None
+    except IpamError as error:
+        raise ValueError(str(error)) from None
+    if not uid:
+        raise ValueError("an entry without a uid")
     return Held(
         uid=uid,
         address=address,
@@ -241,7 +261,7 @@ def _read_one(value: JsonView) -> Held | None:
 
 
 def _render_one(held: Held) -> Json:
-    known: dict[str, Any] = {
+    known: Json = {
         "uid": held.uid,
         "ip": format_address(held.address),
         "serviceNamespace": held.namespace,
@@ -250,11 +270,149 @@ def _render_one(held: Held) -> Json:
     return known | ({"forwardMethod": str(held.method)} if held.method is not None else {})
 
 
-def _addresses_of(keys: Iterable[str]) -> frozenset[Address]:
-    found = set()
-    for key in keys:
+class KeepalivedMode:
+    """Brings the ConfigMap and the statuses of Services to the plan; docs/reference/cloud-provider.md has the rules."""
+
+    def __init__(
+        self,
+        options: KeepalivedOptions,
+        client: KubeClient,
+        services: ServiceCache,
+        events: EventRecorder,
+        metrics: ServiceMetrics,
+        *,
+        random: Random,
+    ) -> None:
+        self._options = options
+        self._services = services
+        self._events = events
+        self._metrics = metrics
+        self._follower = ConfigMapFollower(
+            client=client,
+            namespace=options.namespace,
+            name=options.config_map,
+            take=self._plan_again,
+            chance=random,
+        )
+        self._queue = WorkQueue[str](name="keepalived", random=random)
+        self._client: KubeClient | None = None
+        self._refused: dict[str, Refusal] = {}
+
+    async def load(self) -> None:
+        """Nothing is needed before the first plan."""
+
+    def follow(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Return what keeps up with the ConfigMap."""
+        return (self._follower.follow(),)
+
+    def last_heard(self) -> Mapping[str, float | None]:
+        """Return the time of the loop of the watch's last sign of life."""
+        return {self._options.config_map: self._follower.last_heard_at}
+
+    def snapshot(self) -> ServiceSnapshot | None:
+        """Return what the metrics show; None while this replica does not work."""
+        return ServiceSnapshot(leading=True, waiting=len(self._refused)) if self._client else None
+
+    async def work(self, client: KubeClient) -> None:
+        """Serve Services until cancelled."""
+        await self._services.wait_loaded()
+        self._client = client
+        self._services.listeners.append(self._plan_again)
         try:
-            found.add(parse_address(key))
-        except IpamError:
-            continue
-    return frozenset(found)
+            self._queue.add(ALL)
+            await self._queue.run(self._reconcile, concurrency=1)
+        finally:
+            self._services.listeners.remove(self._plan_again)
+            self._client = None
+
+    def _plan_again(self, _change: Change[Service] | ConfigMap | None) -> None:
+        if self._client is not None:
+            self._queue.add(ALL)
+
+    async def _reconcile(self, _key: str) -> RetryAfter | None:
+        """Carry out the plan. Raises: ApiError."""
+        assert self._client is not None
+        client, options = self._client, self._options
+        config_map = await self._read(client)
+        served = [
+            each for each in self._services.store.all() if each.is_load_balancer and not each.class_name
+        ]
+        try:
+            plan = make_plan(
+                config_map,
+                served,
+                gone=await self._find_gone(client, config_map, {each.uid for each in served}),
+                network=options.network,
+                default_method=options.default_method,
+            )
+        except ValueError as error:
+            text = f"Annotation {PLAN} cannot be read, and fipop changes nothing: {clean(str(error), 200)}. Repair it."
+            logger.warning("Could not read annotation", extra={"annotation": PLAN, "error": str(error)})
+            about = reference_to(CONFIG_MAPS, parse_meta(config_map))
+            self._events.record(about, EventType.WARNING, "AnnotationUnreadable", text)
+            return RetryAfter(EVERY_SECONDS)
+        if not is_done(config_map, plan):
+            try:
+                await client.replace(CONFIG_MAPS, render(config_map, plan))
+            except (ConflictError, NotFoundError):
+                return SOON
+            logger.info("Wrote ConfigMap", extra={"services": len(plan.held)})
+        self._report(plan)
+        slots = asyncio.Semaphore(STATUSES_AT_ONCE)
+        by_uid = {each.uid: each for each in served}
+        due = [(by_uid[each.uid], each.address) for each in plan.held if each.uid in by_uid]
+        written = await asyncio.gather(*(self._write_status(client, *each, slots) for each in due))
+        return RetryAfter(EVERY_SECONDS) if all(written) else SOON
+
+    async def _read(self, client: KubeClient) -> Json:
+        """Read the ConfigMap; it is created if it does not exist."""
+        namespace, name = self._options.namespace, self._options.config_map
+        found = await client.get(CONFIG_MAPS, name, namespace=namespace)
+        if found is not None:
+            return found
+        try:
+            return await client.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": namespace}})
+        except ConflictError:
+            return await self._read(client)
+
+    async def _find_gone(self, client: KubeClient, config_map: Json, served: set[str]) -> frozenset[str]:
+        """Return the uids whose Service, read after the ConfigMap, is gone or is no LoadBalancer any more."""
+        gone = set()
+        for each in read_held(config_map):
+            if each.uid in served:
+                continue
+            live = None
+            if each.namespace and each.name:
+                live = await self._services.get(client, each.namespace, each.name, each.uid)
+            if live is None or live["spec"].get("type") != "LoadBalancer":
+                gone.add(each.uid)
+        return frozenset(gone)
+
+    async def _write_status(
+        self, client: KubeClient, service: Service, address: Address, slots: asyncio.Semaphore
+    ) -> bool:
+        """Have the status name the address alone; return whether it does."""
+        if service.announced == (address,):
+            return True
+        async with slots:
+            live = await self._services.get(client, service.namespace, service.name, service.uid)
+            if live is None:
+                return True
+            ingress = {"ingress": [{"ip": format_address(address)}]}
+            status = {**(live.get("status") or {}), "loadBalancer": ingress}
+            try:
+                await self._services.replace(client, {**live, "status": status}, subresource="status")
+            except (ConflictError, NotFoundError):
+                return False
+        return True
+
+    def _report(self, plan: Plan) -> None:
+        """Report once each Service that does not get what it asks for."""
+        refused = {service.uid: refusal for service, refusal in plan.refusals}
+        for service, refusal in plan.refusals:
+            if self._refused.get(service.uid) != refusal:
+                self._metrics.count_assignment(refusal.reason)
+                fields = {"service": "/".join(service.key), "reason": refusal.reason, "why": refusal.message}
+                logger.warning("Service was not assigned its address", extra=fields)
+                self._events.record(refer_to(service), EventType.WARNING, refusal.reason, refusal.message)
+        self._refused = refused

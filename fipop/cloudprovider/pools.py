@@ -1,147 +1,229 @@
-"""The keys of a guest's kubevip ConfigMap: which pool, sharing and interface a namespace has.
+"""The keys of the ConfigMap `kubevip`: which pool, sharing and interface a namespace has.
 
 The first of `cidr-<ns>`, `range-<ns>`, the keys of a pool that names the namespace (`namespaces-<name>`), `cidr-global`
-and `range-global` that is there is the one pool of a namespace. There is no spill into the next when it is full: pools
-isolate, or belong to another interface.
+and `range-global` that exists is the one pool of a namespace. If it is full, there is no other: pools isolate, or
+belong to another interface. The other keys of the namespace itself win over those of the pool that serves it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import islice
 
 from fipop.cloudprovider.go_values import parse_bool
-from fipop.ipam.addresses import Address, Family
-from fipop.ipam.allocator import AddressPool
+from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
-from fipop.ipam.intervals import IntervalSet
-from fipop.ipam.pool import parse_guest_pool
+from fipop.ipam.intervals import AddressSet, IntervalSet
+from fipop.ipam.pool import parse_guest_pool, parse_parts
+from fipop.texts import clean
 
 GLOBAL = "global"
-DHCP_TEXTS = frozenset({"0.0.0.0/32", "::/128"})
-"""The whole text of a pool that means DHCP: every Service gets 0.0.0.0, whatever its families and policy."""
-
+DHCP_TEXTS = {
+    "0.0.0.0": Family.IPV4,  # noqa: S104 - nothing is bound
+    "0.0.0.0/32": Family.IPV4,
+    "::": Family.IPV6,
+    "::/128": Family.IPV6,
+}
+"""The parts of a pool that mean DHCP, which are then the whole text of the pool."""
+_NONE, _DHCP = AddressSet(), AddressSet(v4=IntervalSet.of([(0, 0)]), v6=IntervalSet.of([(0, 0)]))
 MOST_SHOWN = 1000
-"""Of more pools, and of more keys that cannot be read, nobody is told: each costs time. They serve all the same."""
+"""How many pools have metrics, and how many keys have events: each costs time. All others serve all the same."""
+MOST_GUESSED = 200
+"""For how many unknown keys a known one is looked for that was probably meant."""
 
-_POOL_KINDS = ("cidr", "range")
+POOLS = ("cidr", "range")
+FLAGS = ("allow-share", "draining")
+SCOPED = (*POOLS, *FLAGS, "namespaces", "exclude", "interface")
+SINGLE = ("search-order", "skip-end-ips-in-cidr")
+_ALIKE = 0.8
+"""How similar the first words of an unknown key are to those of a known one, of 1.0, if it was probably meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamespacePool:
-    """The pool of a namespace, by its key; `pool` is None for DHCP, and where a `problem` keeps it from giving."""
+class Pool:
+    """The pool of a namespace."""
 
     key: str
-    pool: AddressPool | None = None
-    is_dhcp: bool = False
-    problem: str | None = None
+    addresses: AddressSet = _NONE
+    """Empty if it has DHCP alone, or a problem."""
+    descending: bool = False
+    dhcp: frozenset[Family] = frozenset()
+    """The families that its text asks DHCP for."""
+    problem: str = ""
+    """Why it assigns nothing."""
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The families that it assigns, IPv4 first."""
+        return tuple(family for family in Family if self.addresses.of(family))
 
 
 class PoolKeys:
-    """The data of the ConfigMap. What cannot be read concerns the namespaces of that key alone.
+    """The data of the ConfigMap. What cannot be read concerns the namespaces of that key alone."""
 
-    A pool that `former` has by the same text is the same one, so that what is remembered of it stays.
-    """
-
-    def __init__(self, data: Mapping[str, str], former: PoolKeys | None = None) -> None:
+    def __init__(self, data: Mapping[str, str]) -> None:
         self._data = dict(data)
-        self._built: dict[tuple[str, str, str, bool, bool], NamespacePool] = {}
-        self._former = former._built if former is not None else {}  # noqa: SLF001 - of our own class
-        self._descending = data.get("search-order", "").strip() == "desc"
+        self._built: dict[tuple[str, str, bool], Pool] = {}
         self._scopes = self._read_scopes()
 
-    def pool_of(self, namespace: str) -> NamespacePool | None:
-        """Give the pool of a namespace; None where no key is meant for it."""
-        for scope in (namespace, *self._scopes.get(namespace, ()), GLOBAL):
-            for kind in _POOL_KINDS:
-                if f"{kind}-{scope}" in self._data:
-                    return self._read_pool(f"{kind}-{scope}", scope)
-        return None
+    def pool_of(self, namespace: str) -> Pool | None:
+        """Return the pool of a namespace; None if no key is meant for it."""
+        found = self._find(namespace)
+        return self._read_pool(*found, namespace) if found is not None else None
 
-    def pools(self) -> tuple[NamespacePool, ...]:
-        """Give the pools of the first MOST_SHOWN keys, in their order."""
-        keys = sorted(key for key in self._data if key.partition("-")[0] in _POOL_KINDS)
-        return tuple(self._read_pool(key, key.partition("-")[2]) for key in keys[:MOST_SHOWN])
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools of the first MOST_SHOWN keys, in their order, as they serve their own scope."""
+        keys = sorted(key for key in self._data if key.partition("-")[0] in POOLS)
+        return tuple(self._read_pool(key, *[key.partition("-")[2]] * 2) for key in keys[:MOST_SHOWN])
 
-    def have(self, address: Address) -> bool:
-        """Whether an address lies in one of `pools`."""
+    def has_address(self, address: Address) -> bool:
+        """Return whether an address is in one of `pools`."""
         sets = (found for (family, _), found in self._in_pools.items() if family is address.family)
         return any(address.value in each for each in sets)
 
     @cached_property
     def _in_pools(self) -> dict[tuple[Family, int], IntervalSet]:
-        """The addresses of all pools by family and kind, so that it costs no more to ask many pools than one."""
+        """The addresses of all pools by family and kind: asking many pools costs no more than asking one."""
         found: dict[tuple[Family, int], list[tuple[int, int]]] = defaultdict(list)
-        for pool in (each.pool for each in self.pools() if each.pool is not None):
+        for pool in self.pools:
             for family in Family:
                 for first, last, kind in pool.addresses.of(family).intervals:
                     found[family, kind].append((first, last))
         return {key: IntervalSet.of(pairs, key[1]) for key, pairs in found.items()}
 
     def allows_sharing(self, namespace: str) -> bool:
-        """Whether Services of a namespace may share addresses, whichever pool serves them."""
-        return self._flag(self._scoped("allow-share", namespace))
+        """Return whether Services of a namespace may share addresses."""
+        return self._flag(self._first("allow-share", *self._scopes_of(namespace), GLOBAL))
 
     def interface_of(self, namespace: str) -> str | None:
-        """Give the interface that addresses of a namespace are announced on."""
-        key = self._scoped("interface", namespace)
+        """Return the interface that addresses of a namespace are announced on."""
+        key = self._first("interface", *self._scopes_of(namespace), GLOBAL)
         return (self._data[key].strip() or None) if key is not None else None
 
     def problems(self) -> Mapping[str, str]:
-        """Say of each key that cannot be read why, of MOST_SHOWN at most."""
-        found = {each.key: each.problem for each in self.pools() if each.problem is not None}
-        for key, value in self._data.items():
-            is_flag = key.startswith(("allow-share-", "draining-")) or key == "skip-end-ips-in-cidr"
-            if is_flag:
-                try:
-                    parse_bool(value)
-                except ValueError as error:
-                    found[key] = f"Key {key} is invalid: {error}."
-        return dict(islice(found.items(), MOST_SHOWN))
+        """Return what is wrong with each key that cannot be read, of MOST_SHOWN at most."""
+        return dict(islice(self._find_problems(), MOST_SHOWN))
 
-    def _read_pool(self, key: str, scope: str) -> NamespacePool:
-        text = self._data[key]
-        if self._flag(f"draining-{scope}"):
-            return NamespacePool(
-                key=key, problem=f"Key {key} is draining (draining-{scope}) and assigns no addresses."
+    def _find_problems(self) -> Iterator[tuple[str, str]]:
+        for pool in self.pools:
+            if pool.problem:
+                yield pool.key, pool.problem
+        for key, value in self._data.items():
+            if key.startswith(tuple(f"{each}-" for each in FLAGS)) or key == "skip-end-ips-in-cidr":
+                try:
+                    parse_bool(value.strip())
+                except ValueError as error:
+                    yield key, f"Key {key} is invalid: {error}."
+            elif key == "search-order" and value.strip() not in ("", "asc", "desc"):
+                yield key, f'Key {key} is invalid: it must be asc or desc, and is "{clean(value, 64)}".'
+
+    def oddities(self) -> Mapping[str, str]:
+        """Return of each key that is probably not what its author meant what is odd, of MOST_SHOWN at most."""
+        return dict(islice(self._find_oddities(), MOST_SHOWN))
+
+    def _find_oddities(self) -> Iterator[tuple[str, str]]:
+        for pool in self.pools:
+            if pool.addresses:
+                parts = parse_parts(self._data[pool.key], pool.key)
+                masked = [(text, part) for _, text, part in parts if part.masked]
+                texts = [
+                    f"{text} means {format_address(Address(part.family, part.first))}/{part.prefix_length}"
+                    for text, part in masked
+                ]
+                if texts:
+                    yield pool.key, f"In key {pool.key} {clean(', '.join(texts), 512)}."
+        unknown = (key for key in self._data if not _is_known(key))
+        for key in islice(unknown, MOST_GUESSED):
+            meant = _find_meant(key)
+            if meant:
+                yield key, f"Key {clean(key, 64)} is not known. Did you mean {meant}?"
+
+    def _scopes_of(self, namespace: str) -> tuple[str, ...]:
+        """Return the namespace itself, and the scope of the pool that serves it."""
+        found = self._find(namespace)
+        return (namespace, found[1]) if found is not None else (namespace,)
+
+    def _find(self, namespace: str) -> tuple[str, str] | None:
+        """Return key and scope of the pool of a namespace."""
+        for scope in (namespace, *self._scopes.get(namespace, ()), GLOBAL):
+            key = self._first_of(f"{kind}-{scope}" for kind in POOLS)
+            if key is not None:
+                return key, scope
+        return None
+
+    def _first(self, prefix: str, *scopes: str) -> str | None:
+        return self._first_of(f"{prefix}-{scope}" for scope in scopes)
+
+    def _first_of(self, keys: Iterator[str]) -> str | None:
+        return next((key for key in keys if key in self._data), None)
+
+    def _read_pool(self, key: str, scope: str, namespace: str) -> Pool:
+        draining = self._first("draining", namespace, scope)
+        if self._flag(draining):
+            return Pool(key=key, problem=f"Key {key} is draining ({draining}) and assigns no addresses.")
+        excluding = self._first("exclude", namespace, scope)
+        exclude = self._data[excluding] if excluding is not None else ""
+        skip_end_ips = self._flag("skip-end-ips-in-cidr")
+        known = key, exclude, skip_end_ips
+        if known not in self._built:
+            self._built[known] = _build_pool(
+                key,
+                self._data[key],
+                exclude,
+                skip_end_ips,
+                self._data.get("search-order", "").strip() == "desc",
             )
-        if text.strip() in DHCP_TEXTS:
-            return NamespacePool(key=key, is_dhcp=True)
-        if not text.strip():
-            return NamespacePool(key=key, problem=f"Key {key} is empty. Set a pool.")
-        exclude = self._data.get(f"exclude-{scope}", "")
-        said = key, text, exclude, self._flag("skip-end-ips-in-cidr"), self._descending
-        if said not in self._built:
-            self._built[said] = self._former.get(said) or _build_pool(*said)
-        return self._built[said]
+        return self._built[known]
 
     def _read_scopes(self) -> dict[str, list[str]]:
-        """Give the named pools of each namespace, by name."""
+        """Return the named pools of each namespace, by name."""
         found: dict[str, list[str]] = {}
         for key in sorted(self._data):
             prefix, _, name = key.partition("-")
             if prefix == "namespaces" and name:
-                for namespace in self._data[key].split(","):
-                    found.setdefault(namespace.strip(), []).append(name)
+                for namespace in self._data[key].replace(",", " ").split():
+                    found.setdefault(namespace, []).append(name)
         return found
-
-    def _scoped(self, prefix: str, namespace: str) -> str | None:
-        keys = (f"{prefix}-{namespace}", f"{prefix}-{GLOBAL}")
-        return next((key for key in keys if key in self._data), None)
 
     def _flag(self, key: str | None) -> bool:
         try:
-            return key is not None and parse_bool(self._data.get(key, ""))
+            return key is not None and parse_bool(self._data.get(key, "").strip())
         except ValueError:
             return False
 
 
-def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descending: bool) -> NamespacePool:
+def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descending: bool) -> Pool:
+    if not text.strip():
+        return Pool(key=key, problem=f"Key {key} is empty. Set a pool.")
+    parts = {each.strip() for each in text.split(",")}
+    dhcp = parts & DHCP_TEXTS.keys()
+    if dhcp == parts:
+        return Pool(key=key, dhcp=frozenset(DHCP_TEXTS[each] for each in parts))
+    if dhcp:
+        problem = f"Key {key} is invalid: {', '.join(sorted(dhcp))} means DHCP and must be alone."
+        return Pool(key=key, problem=problem)
     try:
-        addresses = parse_guest_pool(text, exclude=exclude, skip_end_ips=skip_end_ips)
+        addresses = parse_guest_pool(text, exclude=exclude, skip_end_ips=skip_end_ips) - _DHCP
     except IpamError as error:
-        return NamespacePool(key=key, problem=f"Key {key} is invalid: {error}.")
-    return NamespacePool(key=key, pool=AddressPool(name=key, addresses=addresses, descending=descending))
+        return Pool(key=key, problem=f"Key {key} is invalid: {error}.")
+    return Pool(key=key, addresses=addresses, descending=descending)
+
+
+def _is_known(key: str) -> bool:
+    return key in SINGLE or key.startswith(tuple(f"{each}-" for each in SCOPED))
+
+
+def _find_meant(key: str) -> str:
+    """Return the known key that an unknown one looks like; "" if there is none."""
+    words = key[:128].lower().replace("_", "-").replace(".", "-").split("-")
+    for known in (*SINGLE, *SCOPED):
+        count = known.count("-") + 1
+        if SequenceMatcher(None, "-".join(words[:count]), known).ratio() >= _ALIKE:
+            rest = "-".join(words[count:])
+            return known if known in SINGLE else f"{known}-{rest or GLOBAL}"
+    return ""

@@ -7,7 +7,7 @@ import logging
 from datetime import timedelta
 
 from fipop.api.conditions import parse_time
-from fipop.cloudprovider.service_cache import ServiceCache
+from fipop.cloudprovider.services import ServiceCache
 from fipop.errors import FipopError
 from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient

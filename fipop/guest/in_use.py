@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from fipop.errors import GuestError
-from fipop.ipam.addresses import Address, format_address, parse_address_key
-from fipop.ipam.errors import IpamError
+from fipop.ipam.addresses import Address
 from fipop.ipam.pool import MAX_GUEST_PARTS, Part, count_parts, parse_leniently
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.texts import is_object_name
@@ -75,25 +74,17 @@ class TooManyAddressesError(GuestError):
         )
 
 
-def addresses_in(
-    config_maps: Iterable[Json], services: Iterable[Json], ledger: Json | None = None
-) -> InUseAddresses:
+def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> InUseAddresses:
     """Read what ConfigMaps (any value) and Services of type LoadBalancer carry. Raises TooManyAddressesError.
 
-    Of several objects with the very same text the first stands for all. Of the cloud provider's `ledger` counts what it
-    names beside the Services: what is being given to one.
+    Of several objects with the very same text the first stands for all.
     """
     texts = [
         (text, CONFIG_MAP, config_map)
         for config_map in config_maps
         for text in _strings(config_map.get("data"))
     ]
-    by_services = [(text, service) for service in services for text in _service_texts(service)]
-    texts += [(text, SERVICE, service) for text, service in by_services]
-    if ledger is not None:
-        carried = {part.strip() for text, _ in by_services for part in text.split(",")}
-        entered = (text for text in _entered_in(ledger) if text not in carried)
-        texts += [(text, CONFIG_MAP, ledger) for text in entered]
+    texts += [(text, SERVICE, service) for service in services for text in _service_texts(service)]
     found: dict[str, tuple[InUsePart, ...]] = {}
     parts = 0
     for text, kind, item in texts:
@@ -124,22 +115,6 @@ def parse_service(service: Json) -> Json:
             }
         },
     }
-
-
-def parse_ledger(config_map: Json) -> Json:
-    """Give of the cloud provider's ledger what tells its addresses: its keys."""
-    metadata = as_mapping(config_map.get("metadata"))
-    kept = {name: metadata.get(name) for name in ("namespace", "name")}
-    return {"metadata": kept, "data": dict.fromkeys(as_mapping(config_map.get("data")))}
-
-
-def _entered_in(ledger: Json) -> Iterator[str]:
-    """Yield the addresses of a ledger, which are its keys; what is no address is nobody's."""
-    for key in as_mapping(ledger.get("data")):
-        try:
-            yield format_address(parse_address_key(key))
-        except IpamError:
-            continue
 
 
 def _service_texts(service: Json) -> Iterator[str]:

@@ -14,7 +14,7 @@ from fipop.guest.configmap.plan import parse_config_map
 from fipop.guest.errors import ForeignReleaseError, ReleaseTakenError
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import SELECTOR, ReleaseRecord, ReleaseState, build_states, parse_record
-from fipop.guest.in_use import InUseAddresses, addresses_in, parse_ledger, parse_service
+from fipop.guest.in_use import InUseAddresses, addresses_in, parse_service
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.release_ownership import (
     Ownership,
@@ -103,13 +103,9 @@ async def read_restarts(client: KubeClient, states: Iterable[ReleaseState]) -> d
 
 
 async def read_in_use(client: KubeClient) -> InUseAddresses:
-    """Give all that the guest carries: in ConfigMaps, Services of type LoadBalancer, the cloud provider's ledger."""
-    config_maps, services, ledger = await asyncio.gather(
-        read_config_maps(client),
-        _read_services(client),
-        _read_ledger(client),
-    )
-    return addresses_in(config_maps, services, ledger)
+    """Give all that the guest carries: in ConfigMaps and Services of type LoadBalancer."""
+    config_maps, services = await asyncio.gather(read_config_maps(client), _read_services(client))
+    return addresses_in(config_maps, services)
 
 
 async def read_observed_state(
@@ -255,17 +251,6 @@ async def _read_deployments(client: KubeClient, provider: ReleaseState | None) -
         # More than we take from a guest. They only help to find a predecessor's release under another name.
         return ()
     return listing.items
-
-
-async def _read_ledger(client: KubeClient) -> Json | None:
-    """Give the cloud provider's ledger. A list: whether a 404 means the object or a path is for the guest to say."""
-    listing = await client.list(
-        CONFIG_MAPS,
-        namespace=names.GUEST_LEDGER_NAMESPACE,
-        field_selector=f"metadata.name={names.GUEST_LEDGER}",
-        project=parse_ledger,
-    )
-    return next(iter(listing.items), None)
 
 
 async def _read_services(client: KubeClient) -> tuple[Json, ...]:

@@ -22,15 +22,12 @@ from fipop.ipam.intervals import AddressSet, IntervalSet
 
 OwnerT = TypeVar("OwnerT", bound=Hashable)
 
-Port = tuple[int, str]
-"""A port number and its protocol."""
-
 
 class Reason(enum.IntEnum):
     """Why an address is in use. The lowest reason makes its user the holder."""
 
     RESERVED = 0
-    """A reservation or an entry of the cloud provider's ledger assigns it, or a Service has it."""
+    """A reservation assigns it, or a guest cluster uses it."""
     CLAIMED = 1
     """A claim of it is under way."""
     NAMED = 2
@@ -48,14 +45,6 @@ class AddressUser(NamedTuple, Generic[OwnerT]):
     """The name of the pool that counts it, if it is the holder."""
     until: datetime | None = None
     """The end of its quarantine: then `owner` is the former owner. None if it has the address."""
-    ports: frozenset[Port] = frozenset()
-    consents: bool = False
-    """Whether its namespace allows sharing."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it can share the address at all; a user without ports does not share."""
-        return self.consents and bool(self.ports)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

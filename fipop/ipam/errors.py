@@ -123,25 +123,3 @@ class AddressOutOfRangeError(IpamError):
         super().__init__(
             f"range {_quote(range_name)} ({_quote(pool_text)}) does not assign {address}: the address {reason}"
         )
-
-
-class PoolFamilyMissingError(IpamError):
-    """The pool of a key has no address of a family at all."""
-
-    def __init__(self, *, key: str, family: str) -> None:
-        self.key = key
-        self.family = family
-        super().__init__(f"key {key} has no {family} address. Add an {family} pool to the key")
-
-
-class PoolExhaustedError(IpamError):
-    """Every address of a family that the pool of a key assigns is in use; `total` is how many it has."""
-
-    def __init__(self, *, key: str, family: str, total: int) -> None:
-        self.key = key
-        self.family = family
-        self.total = total
-        super().__init__(
-            f"key {key} is full: all of its {total} {family} addresses are in use. "
-            "Delete unused Services or extend the key"
-        )

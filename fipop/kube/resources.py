@@ -84,6 +84,7 @@ NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespa
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", namespaced=True)
 CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", namespaced=True)
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False)
+ENDPOINTS = Resource(group="", version="v1", plural="endpoints", kind="Endpoints", namespaced=True)
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod", namespaced=True)
 SERVICES = Resource(group="", version="v1", plural="services", kind="Service", namespaced=True)
 EVENTS = Resource(group="", version="v1", plural="events", kind="Event", namespaced=True)

@@ -33,7 +33,7 @@ class PoolSample:
 
     @property
     def free(self) -> int:
-        """How many can be given out."""
+        """How many can be assigned."""
         return self.total - self.used
 
 
@@ -44,9 +44,8 @@ class ServiceSnapshot:
     leading: bool
     pools: tuple[PoolSample, ...] = ()
     waiting: int = 0
-    overwritten: int = 0
+    paused: int = 0
     bad_keys: int = 0
-    ledger_entries: int = 0
 
 
 class ServiceMetrics:
@@ -106,12 +105,11 @@ class _Snapshot(Collector):
             ("fipop_leader", "Whether this replica leads.", int(found.leading)),
             ("fipop_services_waiting", "Services that wait for an address.", found.waiting),
             (
-                "fipop_services_overwritten",
-                "Services that fipop leaves to another controller.",
-                found.overwritten,
+                "fipop_services_paused",
+                "Services that another writer changes again and again, and fipop pauses before it writes them.",
+                found.paused,
             ),
             ("fipop_service_bad_keys", "Invalid keys of the ConfigMap.", found.bad_keys),
-            ("fipop_service_ledger_addresses", "Addresses in the ledger.", found.ledger_entries),
         ):
             yield GaugeMetricFamily(name, documentation, value=value)
         for name, documentation, attribute in _POOL_GAUGES:

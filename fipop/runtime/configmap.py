@@ -44,6 +44,7 @@ class ConfigMapFollower:
         self._take = take
         self._defaults = defaults
         self._seen: object = _NOTHING_SEEN
+        self._is_missing = False
         self._source = ListWatch(
             client,
             CONFIG_MAPS,
@@ -65,6 +66,15 @@ class ConfigMapFollower:
             found = await self._create() or await self._read()
         self._hand_over(found)
 
+    async def create_if_missing(self) -> bool:
+        """Create it empty if it was not there when it was last seen; return whether it is there now."""
+        if not self._is_missing:
+            return False
+        made = await self._try_create()
+        if made is not None:
+            self._hand_over(made)
+        return made is not None
+
     async def follow(self) -> None:
         """Hand over every change, for ever."""
         async with aclosing(self._source.changes()) as changes:
@@ -84,6 +94,7 @@ class ConfigMapFollower:
     def _hand_over(self, found: Json | None) -> None:
         """Hand over a version that is another one than the last: a list usually shows what is known."""
         metadata = found["metadata"] if found is not None else {}
+        self._is_missing = found is None
         identity = metadata.get("uid"), metadata.get("resourceVersion")
         if identity != self._seen:
             self._seen = identity

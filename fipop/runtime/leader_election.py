@@ -16,7 +16,7 @@ from fipop.deadlines import (
     LEASE_RETRY_SECONDS,
     STOP_MARGIN_SECONDS,
 )
-from fipop.errors import FipopError
+from fipop.errors import FipopError, StartError
 from fipop.runtime.lease import LeaseLock
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,8 @@ class LeaderWorkStuckError(FipopError):
 _STOP_GRACE_SECONDS = 1.0
 """What work gets to stop when the lease is gone already: it was cancelled, and looks before each write."""
 _RELEASE_SECONDS = 2.0
+_LEAST_CALL_SECONDS = 0.01
+"""No call is begun that has less time than this."""
 
 
 class LeaderElector:
@@ -109,6 +111,16 @@ class LeaderElector:
         while not await self._lead_once(self._lease, work):
             pass
 
+    async def lead(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Do `work` once, when this replica leads, until it ends or until cancelled.
+
+        Raises: StartError if the Lease is lost meanwhile, and what `run` raises.
+        """
+        if self._lease is None:
+            await self.run(work)
+        elif not await self._lead_once(self._lease, work):
+            raise StartError(what=self._lease.place, problem="was lost: the process must end")
+
     async def _lead_once(self, lease: LeaseLock, work: Callable[[], Coroutine[None, None, None]]) -> bool:
         """Acquire, work, stop, release; True where the work ended by itself."""
         await self._acquire(lease)
@@ -130,13 +142,16 @@ class LeaderElector:
         return ended_by_itself
 
     async def _acquire(self, lease: LeaseLock) -> None:
-        failing = False
+        failing, holder = False, ""
         while True:
             try:
                 async with asyncio.timeout(2 * self._call_seconds):  # a read and a write
                     if await lease.try_acquire() and self._clock() < self._work_until(lease):
                         return
                 failing = False
+                if lease.is_foreign and lease.holder != holder:
+                    holder = lease.holder
+                    logger.info("Waiting for Lease", extra={"lease": lease.place, "holder": holder})
             except (FipopError, TimeoutError) as error:
                 _log_failure("Could not acquire Lease, retrying", error, first=not failing)
                 failing = True
@@ -150,7 +165,7 @@ class LeaderElector:
             pause = self._times.retry_seconds if failing else self._times.renew_seconds
             await asyncio.sleep(min(pause, max(0.0, self._work_until(lease) - self._clock())))
             left = self._work_until(lease) - self._clock()
-            if left <= 0:
+            if left < _LEAST_CALL_SECONDS:
                 return
             try:
                 async with asyncio.timeout(min(self._call_seconds, left)):

@@ -86,6 +86,21 @@ class LeaseLock:
         self.valid_until: float | None = None
         self.holder = ""
 
+    @property
+    def place(self) -> str:
+        """Namespace and name of the Lease."""
+        return f"Lease {self._namespace}/{self._name}"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another candidate was last seen holding it."""
+        return self.holder not in ("", self._identity)
+
+    async def is_ours(self) -> bool:
+        """Read the Lease; return whether it names us as the holder. This changes nothing that is known of it."""
+        lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
+        return lease is not None and self._view(lease).holder == self._identity
+
     async def try_acquire(self) -> bool:
         """Take the Lease if it is free, expired or ours already; False while another holds it."""
         await self._read()

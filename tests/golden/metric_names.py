@@ -41,9 +41,7 @@ def _operator() -> str:
 
 def _provider() -> str:
     pool = PoolSample(key="cidr-shop", family="IPv4", total=9, used=4)
-    snapshot = ServiceSnapshot(
-        leading=True, pools=(pool,), waiting=1, overwritten=1, bad_keys=1, ledger_entries=4
-    )
+    snapshot = ServiceSnapshot(leading=True, pools=(pool,), waiting=1, paused=1, bad_keys=1)
     metrics = ServiceMetrics(lambda: snapshot, version="1.2.3")
     metrics.count_assignment("assigned")
     metrics.observe_assignment(0.1)

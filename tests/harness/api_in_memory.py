@@ -134,6 +134,8 @@ class Link:
     lost: Counter[str] = field(default_factory=Counter)
     refuse: Callable[[str, Target, ApiRequest], bool] = lambda _verb, _target, _request: False
     """Whether the API server refuses a request with 403, as by a policy."""
+    forge: Callable[[str, Target, ApiRequest], Answer | None] = lambda _verb, _target, _request: None
+    """Answers requests in place of the API server, to show what a part of a protocol is for."""
     requests: Counter[tuple[str, str]] = field(default_factory=Counter)
     is_cut: bool = False
     """While it is, no request arrives."""
@@ -177,7 +179,8 @@ class Link:
         elif target is not None and self.refuse(verb, target, request):
             answer = _failure(403, "Forbidden")
         else:
-            answer = server.answer(request)
+            forged = self.forge(verb, target, request) if target is not None else None
+            answer = forged or server.answer(request)
         if self.after is not None:
             await self.after(request)
         await asyncio.sleep(0)

@@ -159,7 +159,7 @@ class ServiceCluster:
         self,
         *,
         lease: str | None = None,
-        class_name: str | None = None,
+        classes: frozenset[str] = frozenset({""}),
         network: str | None = None,
         clock_speed: float = 1.0,
         **options: Any,
@@ -168,12 +168,12 @@ class ServiceCluster:
 
         `network`: it is keepalived's, with these addresses. Other options are those of ProviderOptions.
         """
-        wanted = {"lease": lease, "class_name": class_name, "network": network, "clock_speed": clock_speed}
+        wanted = {"lease": lease, "classes": classes, "network": network, "clock_speed": clock_speed}
         name = f"provider-{len(self.providers) + 1}"
         gate = Gate(self.memory)
         link = Link(self.memory, before=gate.let_pass, pace=gate.let_event_pass)
         mode = (
-            KubevipOptions(class_name=class_name)
+            KubevipOptions(classes=classes)
             if network is None
             else KeepalivedOptions(network=parse_network(network))
         )

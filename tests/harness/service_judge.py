@@ -1,10 +1,8 @@
-"""The promise of the ledger, judged at every revision of the store, and what must be so at rest.
+"""The promise of the provider, judged at every revision of the store.
 
 No address that a provider wrote has two holders that may not share it, unless a user's own write made it so.
 """
 
-import ipaddress
-import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -122,32 +120,3 @@ class Judge:
                     if not self._may_share(one, other, address)
                 ]
         return found
-
-
-def leaks(ledger: Json, services: list[Seen]) -> list[str]:
-    """Tell where the ledger and what chosen Services carry differ, at rest."""
-    carried = {
-        (key_of(address), seen.uid)
-        for seen in services
-        if seen.is_chosen
-        for address in seen.addresses - {"0.0.0.0"}
-    }
-    known = {seen.uid: seen for seen in services}
-    entered: set[tuple[str, str]] = set()
-    for key, text in (ledger.get("data") or {}).items():
-        entered |= {(key, each["uid"]) for each in json.loads(text)}
-    stray = {
-        (key, uid)
-        for key, uid in entered - carried
-        # What people wrote may have been entered when a ledger was made anew.
-        if uid not in known or key not in map(key_of, known[uid].addresses | {known[uid].asked_for})
-    }
-    found = [f"{key} is entered for {uid}, which does not carry it" for key, uid in sorted(stray)]
-    return found + [f"{key} of {uid} is not entered" for key, uid in sorted(carried - entered)]
-
-
-def key_of(address: str) -> str:
-    """The key of an address in the ledger (DESIGN, address_key): IPv6 in 32 hexadecimal digits."""
-    if ":" not in address:
-        return address
-    return ipaddress.IPv6Address(address).exploded.replace(":", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,11 +10,13 @@ from typing import Any
 from localfleet.client import ApiClient, Json
 from localfleet.errors import ApiError
 from localfleet.waiting import eventually
-from tests.api.services.shop import CONDITION, DUAL, FINALIZER, KEYS, LEDGER, PREFER, A, build_service
+from tests.api.services.shop import CONDITION, DUAL, FINALIZER, KEYS, PREFER, A, build_service
 
 AT_ONCE = 8
 GOOD_NAMESPACES = 10
 HIDDEN = "\x1b[31m\u202ePWNED\x07"
+STAMP = "kubefip.k8s.binbash.org/leader"
+NOTE = "kubefip.k8s.binbash.org/assigned"
 FOREIGN_FINALIZER = "hostile.example/never"
 OTHER_CLASS = "hostile.example/another"
 SETTLES_SECONDS = 60.0
@@ -76,10 +77,9 @@ class Scene:
 
     async def clear(self) -> None:
         """Take away all that the kind left."""
-        for place in (KEYS, LEDGER):
-            gone = {key: None for path, key in self.places if path == place}
-            if gone and await self.client.find(place) is not None:
-                await self.client.patch(place, {"data": gone})
+        gone = {key: None for _, key in self.places}
+        if gone and await self.client.find(KEYS) is not None:
+            await self.client.patch(KEYS, {"data": gone})
         for namespace in await self.client.items("/api/v1/namespaces"):
             name = namespace["metadata"]["name"]
             if name == self.namespace or name.startswith(f"{self.namespace}-"):
@@ -189,49 +189,6 @@ def pool(text: str) -> Act:
     return keys(lambda scene: {f"cidr-{scene.namespace}": text})
 
 
-def ledger(build: Callable[[Scene], Mapping[str, str]]) -> Act:
-    """Write keys of the ledger by hand, beside Services of that namespace."""
-
-    async def act(scene: Scene) -> None:
-        await made(20, lambda _, number: service(number))(scene)
-        await wait_for_ledger(scene)
-        await scene.set(LEDGER, build(scene))
-        await scene.make(service(99))
-
-    return act
-
-
-async def wait_for_ledger(scene: Scene) -> None:
-    async def is_there() -> bool:
-        return await scene.client.find(LEDGER) is not None
-
-    await eventually(is_there, what="there is a ledger")
-
-
-def entry(uid: str, name: str, version: str = "1", **fields: object) -> Json:
-    return {"uid": uid, "version": version, "service": name, "chosen": True, **fields}
-
-
-async def entry_of_web(scene: Scene, **fields: Any) -> Json:
-    """Return an entry of the Service web-0 as it is."""
-    found = (await scene.client.get(scene.path()))["metadata"]
-    known = entry(found["uid"], f"{scene.namespace}/web-0", found["resourceVersion"])
-    return known | fields
-
-
-def forged(**fields: Any) -> Act:
-    """Enter for web-0 what no provider writes, at addresses of its pool."""
-
-    async def act(scene: Scene) -> None:
-        await made(20, lambda _, number: service(number))(scene)
-        await wait_for_ledger(scene)
-        text = json.dumps([await entry_of_web(scene, **fields)])
-        await scene.set(LEDGER, {f"{scene.net}.{number}": text for number in (200, 201)})
-        await again(20, lambda scene, number: scene.change(requesting(f"{scene.net}.{100 + number}")))(scene)
-
-    return act
-
-
 def requesting(address: str) -> Json:
     return {"spec": {"loadBalancerIP": address}}
 
@@ -273,18 +230,6 @@ async def replace_keys(scene: Scene, _number: int) -> None:
         await scene.client.create(place, {"metadata": {"name": name}, "data": data})
     except ApiError:  # the provider came first
         await scene.client.patch(KEYS, {"data": data})
-
-
-async def delete_ledger(scene: Scene, _number: int) -> None:
-    await scene.client.delete(LEDGER)
-    await asyncio.sleep(0.5)
-
-
-async def close_ledger(scene: Scene, number: int) -> None:
-    """Have the ledger say of itself what is not so."""
-    notes = {"kubefip.k8s.binbash.org/open": None if number % 2 else HIDDEN}
-    await scene.client.patch(LEDGER, {"metadata": {"annotations": notes}})
-    await scene.make(service(100 + number))
 
 
 def switched(name: str, first: Json, second: Json) -> Kind:
@@ -346,6 +291,15 @@ ANNOTATIONS = {
     "interface-of-200-kB": made(
         20,
         lambda _, number: service(number, annotations={"kube-vip.io/serviceInterface": HIDDEN + "x" * LONG}),
+    ),
+    "forged-note": made(
+        60,
+        lambda _, number: service(
+            number,
+            annotations={A: neighbour(number), NOTE: neighbour(number)},
+            labels={"implementation": "kube-vip"},
+            loadBalancerIP=neighbour(number),
+        ),
     ),
     "forged-mark": made(
         60,
@@ -608,37 +562,6 @@ POOLS = {
     "keys-deleted": again(5, replace_keys),
 }
 
-LEDGERS = {
-    "ledger-deleted": then(
-        wait_for_ledger, made(20, lambda _, number: service(number)), again(5, delete_ledger)
-    ),
-    "ledger-that-says-it-is-open": then(wait_for_ledger, again(10, close_ledger)),
-    "ledger-of-junk": ledger(
-        lambda _: {
-            f"172.23.{n // 250}.{n % 250}": ("", "[", "null", "[" * 500, '{"a":1}', HIDDEN)[n % 6]
-            for n in range(2_000)
-        }
-    ),
-    "ledger-of-entries-of-nobody": ledger(
-        lambda _: {neighbour(n): json.dumps([entry(f"u{n}", f"gone/web-{n}")]) for n in range(200, 2_200)}
-    ),
-    "ledger-of-many-tenants": ledger(
-        lambda scene: {f"{scene.net}.9": json.dumps([entry(f"u{n}", f"gone/web-{n}") for n in range(2_000)])}
-    ),
-    "ledger-of-all-ports": ledger(
-        lambda _: {
-            f"172.24.0.{n}": json.dumps([entry(f"u{n}", f"gone/web-{n}", ports="1-65535/TCP 1-65535/UDP")])
-            for n in range(200)
-        }
-    ),
-    "ledger-of-impossible-names": ledger(
-        lambda _: {f"172.25.0.{n}": json.dumps([entry(f"u{n}", f"../{HIDDEN}/%2f..")]) for n in range(100)}
-    ),
-    "ledger-with-a-version-that-is-no-number": forged(version=HIDDEN),
-    "ledger-with-a-version-of-5000-digits": forged(version="9" * 5_000),
-    "ledger-with-lone-surrogates": forged(service="\ud800/\udfff"),
-}
-
 
 def _kinds(table: Mapping[str, Act], *, is_alone: bool = False) -> Sequence[Kind]:
     return [Kind(name=name, act=act, is_alone=is_alone) for name, act in table.items()]
@@ -648,5 +571,4 @@ KINDS: Sequence[Kind] = [
     *(kind for table in (ANNOTATIONS, SPECS, METADATA, STATUSES, LIVES) for kind in _kinds(table)),
     *FLAPPING,
     *_kinds(POOLS, is_alone=True),
-    *_kinds(LEDGERS, is_alone=True),
 ]

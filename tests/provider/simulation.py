@@ -16,7 +16,7 @@ from typing import Any
 
 from fipop.boundary import ApiRequest
 from localfleet.arguments import positive
-from tests.harness.api_in_memory import Key
+from tests.harness.api_in_memory import Commit, Key
 from tests.harness.service_cluster import LEASE, Running, ServiceCluster
 from tests.harness.virtual_time import run_virtually
 
@@ -34,6 +34,8 @@ STEPS = 60
 REST_SECONDS = 120.0
 """After the last trouble: a Lease expires, a leader starts, and serves all."""
 QUIET_SECONDS = 320.0
+SLOWNESS = ((10, 10, 5, 1, 0.2), (10, 5, 5, 5, 1))
+"""How often a request takes no time, 20 ms, 0.3 s, 4 s or 40 s: in an ordinary life and in a hard one."""
 POLICIES: tuple[dict[str, Any], ...] = (
     {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]},
     {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]},
@@ -47,9 +49,15 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self._chance = Random(seed)
+        self._led: set[tuple[str, str]] = set()
+        """Which provider held which Lease at some time."""
         self.cluster = ServiceCluster(DATA, chance=self._chance)
         self._made = 0
+        self._freezing: set[str] = set()
+        """The providers that are frozen before their next request for a Service arrives."""
+        self._slowness = self._chance.choice(SLOWNESS)
         self._has_trouble = True
+        self.cluster.memory.listeners.append(self._note_leader)
 
     @property
     def assignments(self) -> int:
@@ -75,14 +83,16 @@ class Life:
         alive = [each for each in self.cluster.providers if each.is_alive]
         if len(alive) < MOST_PROVIDERS:
             self._begin()
-        elif self._chance.random() < 0.15:
+        elif self._chance.random() < 0.3:
             victim, draw = self._chance.choice(alive), self._chance.random()
             if draw < 0.4:
                 await self.cluster.kill(victim)
             elif draw < 0.5:
                 await self.cluster.stop(victim)
-            else:
+            elif draw < 0.6:
                 victim.gate.shut()
+            else:
+                self._freezing.add(victim.name)
         for each in self.cluster.providers:
             if self._chance.random() < 0.1:
                 each.gate.open()
@@ -96,15 +106,29 @@ class Life:
         running.link.before = self._fail_some(running)
         running.link.after = self._lose_some
 
+    def _note_leader(self, commit: Commit) -> None:
+        """Have those that are frozen go on at the worst time: just after another provider began to lead."""
+        if commit.key[0] != "leases" or commit.obj is None:
+            return
+        holder = commit.obj["spec"].get("holderIdentity", "")
+        is_new = bool(holder) and (commit.key[2], holder) not in self._led
+        self._led.add((commit.key[2], holder))
+        for each in self.cluster.providers:
+            if is_new and self._has_trouble and each.name != holder:
+                asyncio.get_running_loop().call_later(self._chance.uniform(0.0, 6.0), each.gate.open)
+
     def _draw_latency(self) -> float:
         if not self._has_trouble:
             return 0.0
-        return self._chance.choices([0.0, 0.02, 0.3, 4.0, 40.0], [10, 10, 5, 1, 0.2])[0]
+        return self._chance.choices([0.0, 0.02, 0.3, 4.0, 40.0], self._slowness)[0]
 
     def _fail_some(self, running: Running) -> Any:
         async def let_pass(request: ApiRequest) -> None:
             if self._has_trouble and self._chance.random() < 0.02:
                 raise ConnectionError("cut")
+            if running.name in self._freezing and "/services/" in request.path:
+                self._freezing.discard(running.name)
+                running.gate.shut()
             await running.gate.let_pass(request)
 
         return let_pass
@@ -223,7 +247,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     seeds = range(options.seed, options.seed + options.lives)
     with ProcessPoolExecutor(options.processes) as pool:
-        ends = list(pool.map(_live_all, [seeds[n :: options.processes] for n in range(options.processes)]))
+        parts = [seeds[number :: options.processes] for number in range(options.processes)]
+        ends = list(pool.map(_live_all, parts))
     assignments, violations = (sum(each) for each in zip(*ends, strict=True))
     _say(f"simulation of services (in memory): lives={options.lives} {assignments=} {violations=}")
     return 1 if violations else 0

@@ -23,7 +23,7 @@ async def test_without_a_class_only_services_without_one_are_served() -> None:
 async def test_with_a_class_only_services_of_it_are_served() -> None:
     cluster = ServiceCluster(POOL)
     add_one_of_each(cluster)
-    await cluster.start(class_name=CLASS)
+    await cluster.start(classes=frozenset({CLASS}))
     assert [cluster.addresses(name) for name in ("theirs", "none", "ours")] == ["", "", "10.0.0.2"]
 
 
@@ -31,5 +31,5 @@ async def test_after_the_class_changed_the_addresses_of_the_former_stay_in_use()
     cluster = ServiceCluster(POOL)
     add_one_of_each(cluster)
     await cluster.start()
-    await cluster.restart(class_name=CLASS)
+    await cluster.restart(classes=frozenset({CLASS}))
     assert [cluster.addresses(name) for name in ("theirs", "none", "ours")] == ["", "10.0.0.2", "10.0.0.3"]

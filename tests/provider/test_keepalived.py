@@ -143,3 +143,23 @@ async def test_a_config_map_that_was_deleted_is_written_again() -> None:
 async def test_a_service_of_a_class_belongs_to_another_provider() -> None:
     cluster = await start(theirs={"loadBalancerClass": "example.org/other"}, web={})
     assert (cluster.announced("theirs"), cluster.announced()) == ([], [FIRST])
+
+
+@pytest.mark.parametrize(
+    "text", ['{"services":[{"uid":', '{"services": 7}', '{"services":[{"uid":"u","ip":"odd"}]}', "[" * 9000]
+)
+async def test_an_annotation_that_cannot_be_read_changes_nothing_and_is_reported(text: str) -> None:
+    cluster = await start(web={}, other={})
+    before = cluster.keepalived_map
+    damaged = {**before["metadata"], "annotations": {ANNOTATION: text}}
+    cluster.memory.put(KEEPALIVED_MAP, {**before, "metadata": damaged})
+    cluster.add("later")
+    await cluster.pass_time(600)
+    assert cluster.keepalived_map["data"] == before["data"]
+    assert cluster.keepalived_map["metadata"]["annotations"] == {ANNOTATION: text}
+    assert [cluster.announced(name) for name in ("web", "other", "later")] == [[FIRST], [SECOND], []]
+    assert cluster.reasons("vip-configmap") == ["AnnotationUnreadable"]
+    repaired = {**cluster.keepalived_map, "metadata": before["metadata"]}
+    cluster.memory.put(KEEPALIVED_MAP, repaired)
+    await cluster.settle()
+    assert cluster.announced("later") == ["10.210.38.67"]

@@ -1,11 +1,12 @@
 """Only the leader assigns, and no address is assigned twice, whatever becomes of a leader and its API server."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from fipop.boundary import ApiRequest
-from localfleet.simulated import Target
+from localfleet.simulated import Answer, Target
 from tests.harness.service_cluster import LEASE, Running, ServiceCluster
 
 POOL = {"cidr-global": "10.0.0.1-10.0.0.4"}
@@ -74,6 +75,118 @@ def shut_at_the_first_write(running: Running, path: str) -> Callable[[ApiRequest
         await running.gate.let_pass(request)
 
     return let_pass
+
+
+def forge_stamps(cluster: ServiceCluster, running: Running) -> None:
+    """Answer a provider that each of its stamps was written, and write none."""
+
+    def forge(verb: str, target: Target, request: ApiRequest) -> Answer | None:
+        if verb != "replace" or target.subresource != "status":
+            return None
+        stored = cluster.memory.objects[target.plural, target.namespace, target.name]
+        return Answer(status=200, body={**stored, "metadata": {**request.body["metadata"]}})
+
+    running.link.forge = forge
+
+
+def forge_leases(cluster: ServiceCluster, running: Running) -> None:
+    """Answer a provider that it holds each Lease which it reads."""
+
+    def forge(verb: str, target: Target, _request: ApiRequest) -> Answer | None:
+        if verb != "get" or target.plural != "leases":
+            return None
+        stored = cluster.memory.objects[target.plural, target.namespace, target.name]
+        return Answer(status=200, body={**stored, "spec": {**stored["spec"], "holderIdentity": running.name}})
+
+    running.link.forge = forge
+
+
+def refuse_late(_verb: str, target: Target, request: ApiRequest) -> bool:
+    """Refuse writes of Service late, but of its status."""
+    return request.method == "PUT" and target.name == "late" and not target.subresource
+
+
+@pytest.mark.parametrize("has_stamps", [True, False])
+async def test_the_stamp_is_what_makes_a_late_write_fail(has_stamps: bool) -> None:
+    cluster = ServiceCluster(POOL)
+    former = await cluster.start(lease=LEASE)
+    cluster.add("late")
+    former.link.before = shut_at_the_first_write(former, "/services/")
+    await cluster.settle()
+    await cluster.kill(former)
+    leader = cluster.begin(lease=LEASE)
+    leader.link.refuse = refuse_late
+    if not has_stamps:
+        forge_stamps(cluster, leader)
+    await cluster.pass_time(TAKEOVER_SECONDS)
+    cluster.add("early")
+    await cluster.settle()
+    assert cluster.addresses("early") == FIRST
+    former.gate.open()
+    assert cluster.addresses("late") == ("" if has_stamps else FIRST)
+    assert bool(cluster.problems) is not has_stamps
+
+
+@pytest.mark.parametrize("reads_leases", [True, False])
+async def test_reading_the_lease_is_what_stops_a_former_leader_whose_clock_is_slow(
+    reads_leases: bool,
+) -> None:
+    cluster = ServiceCluster(POOL)
+    former = await cluster.start(lease=LEASE, clock_speed=0.05)
+
+    async def let_pass(request: ApiRequest) -> None:
+        if request.method == "PUT" and "/leases/" in request.path:
+            await asyncio.Event().wait()
+        await former.gate.let_pass(request)
+
+    async def hear_nothing() -> None:
+        await asyncio.Event().wait()
+
+    former.link.before = let_pass
+    cluster.add("late")
+    former.gate.shut()
+    await cluster.settle()
+    former.link.pace = hear_nothing
+    leader = cluster.begin(lease=LEASE)
+    leader.link.refuse = refuse_late
+    await cluster.pass_time(TAKEOVER_SECONDS)
+    cluster.add("early")
+    await cluster.settle()
+    assert cluster.addresses("early") == FIRST
+    if not reads_leases:
+        forge_leases(cluster, former)
+    former.gate.open()
+    await cluster.pass_time(TAKEOVER_SECONDS)
+    assert cluster.addresses("late") == ("" if reads_leases else FIRST)
+    assert bool(cluster.problems) is not reads_leases
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_service_whose_stamp_is_refused_holds_its_pool_back_for_a_minute_and_silence_for_ever(
+    is_answered: bool,
+) -> None:
+    cluster = ServiceCluster({**POOL, "cidr-lab": "10.1.0.1-10.1.0.4"})
+    cluster.add("odd")
+    cluster.add()
+    cluster.add(namespace="lab")
+    running = cluster.begin()
+
+    def refuse(_verb: str, target: Target, request: ApiRequest) -> bool:
+        return is_answered and request.method == "PUT" and target.name == "odd"
+
+    async def be_silent(request: ApiRequest) -> None:
+        if not is_answered and request.method == "PUT" and "/odd" in request.path:
+            raise ConnectionError
+
+    running.link.refuse, running.link.before = refuse, be_silent
+    await cluster.pass_time(50)
+    assert (cluster.addresses(), cluster.addresses(namespace="lab")) == ("", "10.1.0.1")
+    await cluster.pass_time(600)
+    assert bool(cluster.addresses()) is is_answered
+    assert ("SyncLoadBalancerFailed" in cluster.reasons("odd")) is is_answered
+    running.link.before = None
+    await cluster.pass_time(60)
+    assert cluster.addresses()
 
 
 async def test_a_write_whose_answer_is_lost_is_not_done_twice() -> None:

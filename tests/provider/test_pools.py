@@ -1,8 +1,11 @@
 """Which pool serves a namespace, what it assigns, and what a change of the ConfigMap does."""
 
+import asyncio
+
 import pytest
 
-from tests.harness.service_cluster import INTERFACE, ServiceCluster
+from fipop.boundary import ApiRequest
+from tests.harness.service_cluster import CONFIG_MAP, INTERFACE, ServiceCluster
 
 POOL = {"cidr-global": "10.0.0.1-10.0.0.4"}
 
@@ -101,6 +104,110 @@ async def test_a_draining_pool_assigns_nothing_until_it_drains_no_more() -> None
     assert (cluster.addresses(), cluster.condition()) == ("10.0.0.1", ("True", "Assigned"))
 
 
+async def test_the_keys_of_a_named_pool_count_for_its_namespaces_and_their_own_win() -> None:
+    cluster = ServiceCluster(
+        {
+            "cidr-edge": "10.4.0.1-10.4.0.9",
+            "namespaces-edge": "shop\nlab, bank club\n",
+            "interface-edge": "enp2s0",
+            "interface-global": "enp1s0",
+            "interface-bank": "bond0",
+            "allow-share-edge": "true",
+            "allow-share-club": "false",
+            "exclude-edge": "10.4.0.1",
+            "cidr-global": "10.3.0.1-10.3.0.9",
+        }
+    )
+    for number, namespace in enumerate(("shop", "lab", "bank", "club", "home")):
+        cluster.add(namespace=namespace, ports=[80 + number])
+    await cluster.start()
+    found = {
+        each: (cluster.addresses(namespace=each), cluster.annotation(INTERFACE, namespace=each))
+        for each in ("shop", "lab", "bank", "home")
+    }
+    assert found == {
+        "shop": ("10.4.0.2", "enp2s0"),
+        "lab": ("10.4.0.2", "enp2s0"),
+        "bank": ("10.4.0.2", "bond0"),
+        "home": ("10.3.0.1", "enp1s0"),
+    }
+    assert cluster.addresses(namespace="club") == "10.4.0.3"
+
+
+async def test_the_pool_of_a_namespace_drains_by_the_key_of_the_pool_that_serves_it() -> None:
+    keys = {"cidr-edge": "10.4.0.1-10.4.0.9", "namespaces-edge": "shop", "draining-edge": " true\n"}
+    cluster = ServiceCluster({**keys, **POOL})
+    cluster.add()
+    await cluster.start()
+    assert cluster.condition() == ("False", "PoolUnusable")
+    assert "draining-edge" in cluster.message()
+    cluster.set_keys({**keys, "draining-shop": "false"})
+    await cluster.settle()
+    assert cluster.addresses() == "10.4.0.1"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason", "words"),
+    [
+        ("search-order", "Desc", "KeyInvalid", "asc or desc"),
+        ("cidr-shop", "0.0.0.0/32, 10.0.0.0/29", "KeyInvalid", "DHCP"),
+        ("allow-share-shop", "yes", "KeyInvalid", "true or false"),
+        ("cidr-shop", "192.168.77.200/28", "KeyUnusual", "192.168.77.200/28 means 192.168.77.192/28"),
+        ("cidr_shop", "10.0.0.0/24", "KeyUnusual", "cidr-shop"),
+        ("ranges-global", "10.0.0.0/24", "KeyUnusual", "range-global"),
+        ("Search-Order", "desc", "KeyUnusual", "search-order"),
+    ],
+)
+async def test_a_key_that_is_not_what_was_meant_has_one_event(
+    key: str, value: str, reason: str, words: str
+) -> None:
+    cluster = ServiceCluster({**POOL, key: value})
+    await cluster.start()
+    cluster.set_keys({**POOL, key: value, "note": "hello"})
+    await cluster.settle()
+    ((_, found, text),) = cluster.events("kubevip")
+    assert found == reason
+    assert words in text
+
+
+async def test_line_ends_and_blanks_around_values_do_not_matter() -> None:
+    cluster = ServiceCluster(
+        {"cidr-global": "10.0.0.1-10.0.0.2\n", "allow-share-global": "true\n", "search-order": "desc\n"}
+    )
+    cluster.add("one", ports=[80])
+    cluster.add("two", ports=[81])
+    await cluster.start()
+    assert (cluster.addresses("one"), cluster.addresses("two")) == ("10.0.0.2", "10.0.0.2")
+    assert cluster.events("kubevip") == []
+
+
+async def test_a_running_service_whose_pool_was_replaced_keeps_its_address_and_is_told_so() -> None:
+    cluster = ServiceCluster(POOL)
+    cluster.add()
+    await cluster.start()
+    cluster.set_keys({"cidr-global": "10.9.0.0/24"})
+    await cluster.settle()
+    assert cluster.addresses() == "10.0.0.1"
+    assert "AddressOutsidePools" in cluster.reasons("web")
+    cluster.change(a="", loadBalancerIP=None)
+    await cluster.settle()
+    assert cluster.addresses() == "10.9.0.1"
+
+
+async def test_a_config_map_is_created_only_if_a_service_asks_for_an_address() -> None:
+    cluster = ServiceCluster()
+    cluster.add("static", a="192.0.2.1")
+    await cluster.start()
+    assert CONFIG_MAP not in cluster.memory.objects
+    cluster.add()
+    await cluster.settle()
+    assert CONFIG_MAP in cluster.memory.objects
+    cluster.memory.remove(CONFIG_MAP)
+    cluster.set_keys(POOL)
+    await cluster.settle()
+    assert cluster.addresses() == "10.0.0.1"
+
+
 async def test_a_config_map_that_is_missing_is_created_and_one_that_comes_serves_at_once() -> None:
     cluster = ServiceCluster()
     cluster.add()
@@ -161,3 +268,18 @@ async def test_five_thousand_pools_serve_their_namespaces() -> None:
     await cluster.start()
     assert cluster.addresses(namespace="n0") == "10.0.0.1"
     assert cluster.addresses(namespace="n4999") == "10.19.249.1"
+
+
+async def test_keys_that_change_while_a_leader_begins_count() -> None:
+    cluster = ServiceCluster()
+    cluster.add()
+
+    async def be_slow(request: ApiRequest) -> None:
+        if request.path.endswith("/nodes"):
+            await asyncio.sleep(2.0)
+
+    cluster.begin().link.before = be_slow
+    await cluster.pass_time(1.0)
+    cluster.set_keys(POOL)
+    await cluster.settle()
+    assert cluster.addresses() == "10.0.0.1"

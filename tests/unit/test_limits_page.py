@@ -7,7 +7,7 @@ import pytest
 
 from fipop import deadlines
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
-from fipop.cloudprovider import ledger, occupancy, pools, services
+from fipop.cloudprovider import allocate, pools, service
 from fipop.guest.configmap import writer
 from fipop.guest.helm import command, door, processes
 from fipop.ipam import pool
@@ -46,11 +46,10 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
             f"{door.BODY_BYTES // MIB} MiB, {door.ANSWER_BYTES // MIB} MiB, {door.RUN_BYTES // MIB} MiB",
         ),
         ("Revisions of a release that helm keeps", f"{command.HISTORY}"),
-        ("Addresses of a Service that count as in use", f"{services.MOST_ADDRESSES} parts"),
-        ("Ports of a Service that shares an address", f"{services.MOST_PORTS}"),
-        ("Size of the ledger", f"{ledger.MAX_BYTES // 1000} kB"),
+        ("Addresses of a Service that count as in use", f"{service.MOST_ADDRESSES} parts"),
+        ("Ports of a Service that shares an address", f"{service.MOST_PORTS}"),
         ("Pools with metrics and `KeyInvalid`", f"the first {pools.MOST_SHOWN:,}"),
-        ("Services that a message names for one address", f"{occupancy.MOST_NAMED}"),
+        ("Services that a message names for one address", f"{allocate.MOST_NAMED}"),
     ],
 )
 def test_the_number_of(row: str, value: str) -> None:

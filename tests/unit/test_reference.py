@@ -12,7 +12,7 @@ import pytest
 
 from fipop.api import names
 from fipop.cli.main import main
-from fipop.cloudprovider import keepalived, ledger, services
+from fipop.cloudprovider import keepalived, service
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from fipop.rancher.matching import NoRange
 from fipop.settings.options import DEFAULTS, settings_data
@@ -54,9 +54,9 @@ def annotations() -> set[str]:
     }
     policy = re.findall(rf"{names.GROUP}/[a-z-]+", (ROOT / "templates/admission-policy.yaml").read_text())
     kept = {value for name, value in vars(names).items() if name.startswith(("ANNOTATION_", "LABEL_"))}
-    of_services = {services.ADDRESSES, services.INTERFACE, services.FORWARD_METHOD, services.LEGACY_LABEL}
-    of_services |= {services.FINALIZER, f"{services.IMPLEMENTATION}={services.KUBE_VIP}", services.LEDGER}
-    return own | kept | set(policy) | of_services | {ledger.FORMAT, ledger.OPEN, keepalived.LEDGER}
+    of_services = {service.ADDRESSES, service.INTERFACE, service.FORWARD_METHOD, service.LEGACY_LABEL}
+    of_services |= {service.FINALIZER, f"{service.IMPLEMENTATION}={service.KUBE_VIP}", service.IGNORE}
+    return own | kept | set(policy) | of_services | {keepalived.PLAN}
 
 
 def flags(name: str) -> set[str]:

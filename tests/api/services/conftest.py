@@ -15,7 +15,7 @@ from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
 from localfleet.provider import ProviderProcess, install_provider
 from localfleet.waiting import eventually
-from tests.api.services.shop import KEYS, LEASE, LEDGER, Shop
+from tests.api.services.shop import KEYS, LEASE, OWN_LEASE, Shop
 from tests.api.sweeping import is_load_balancer
 
 
@@ -49,7 +49,7 @@ async def clear(plane: ControlPlane) -> None:
     async def services() -> list[Json]:
         return [each for each in await plane.client.items("/api/v1/services") if is_load_balancer(each)]
 
-    for path in (KEYS, LEDGER, LEASE):
+    for path in (KEYS, LEASE, OWN_LEASE):
         if await plane.client.find(path) is not None:
             await plane.client.delete(path)
     for each in await services():
@@ -98,6 +98,7 @@ async def shop(
 ) -> AsyncIterator[Shop]:
     """A namespace of this test's own; nothing is left of its keys."""
     shop = await open_shop(service_guest, next(shop_numbers))
+    await shop.ensure_keys()
     yield shop
     data = (await service_guest.client.get(KEYS)).get("data") or {}
     gone = {key: None for key in data if key.endswith(f"-{shop.namespace}") or "global" in key}

@@ -1,10 +1,10 @@
 """What people do in one namespace of a guest: Services, and the keys of the kubevip ConfigMap for it."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from localfleet.client import ApiClient, Json
+from localfleet.errors import ApiError
 from localfleet.provider import NAME
 from localfleet.waiting import eventually
 
@@ -13,8 +13,8 @@ INTERFACE = "kube-vip.io/serviceInterface"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 CONDITION = "kubefip.k8s.binbash.org/AddressAssigned"
 KEYS = "/api/v1/namespaces/kube-system/configmaps/kubevip"
-LEDGER = "/api/v1/namespaces/kube-system/configmaps/fipop-service-addresses"
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE, OWN_LEASE = f"{LEASES}/{NAME}", f"{LEASES}/fipop-kubevip"
 
 SERVED_SECONDS = 6.0
 """A Service has what it can have after 2 s; three times that."""
@@ -65,7 +65,18 @@ class Shop:
     async def set_keys(self, **keys: str | None) -> None:
         """Set keys for this namespace: `cidr=…` is `cidr-<namespace>`; None takes one away."""
         data = {f"{key.replace('_', '-')}-{self.namespace}": value for key, value in keys.items()}
+        await self.ensure_keys()
         await self.client.patch(KEYS, {"data": data})
+
+    async def ensure_keys(self) -> None:
+        """Create the ConfigMap if nobody did: the provider does only if a Service asks for an address."""
+        if await self.client.find(KEYS) is None:
+            place, _, name = KEYS.rpartition("/")
+            try:
+                await self.client.create(place, {"metadata": {"name": name}})
+            except ApiError as error:
+                if error.reason != "AlreadyExists":  # the provider was faster
+                    raise
 
     async def offer(self, last: int, *, first: int = 1, with_v6: bool = False) -> None:
         """Have a pool of this namespace: the addresses `first` to `last` of its net."""
@@ -131,16 +142,6 @@ class Shop:
             return next((text for text in await self.events(reason) if words in text), None)
 
         return await eventually(look, seconds=PATIENCE_SECONDS, what=f"event {reason} with {words}")
-
-    async def entries(self) -> dict[str, list[str]]:
-        """The Services of this namespace that the ledger names, by address."""
-        data = (await self.client.get(LEDGER)).get("data") or {}
-        found = {key: [each["service"] for each in json.loads(text)] for key, text in data.items()}
-        mine = {
-            key: [name.partition("/")[2] for name in names if name.startswith(f"{self.namespace}/")]
-            for key, names in found.items()
-        }
-        return {key: names for key, names in mine.items() if names}
 
 
 def of(service: Json) -> str:

@@ -10,7 +10,7 @@ CHOSEN = {
     "addresses-by-the-thousand",
     "ports-by-the-thousand",
     "pools-by-the-thousand",
-    "ledger-of-all-ports",
+    "forged-note",
 }
 
 

@@ -30,17 +30,14 @@ async def test_neither_a_nor_l_gets_all_in_one_put(shop: Shop) -> None:
         async for event in shop.client.watch(path, resource_version=made["metadata"]["resourceVersion"]):
             if event["object"]["metadata"]["name"] == "web":
                 seen.append(event["object"])
-            if seen and condition(seen[-1]):
+            if seen:
                 break
-    first, second = seen
+    (first,) = seen
     assert is_chosen(first), "F, I, A, L and the interface at once"
     assert first["metadata"]["annotations"]["kube-vip.io/serviceInterface"] == "eth7"
-    assert condition(second)["status"] == "True"
+    assert first["metadata"]["annotations"]["kubefip.k8s.binbash.org/assigned"] == of(first)
+    assert condition(first) == {}
     assert await shop.warned("AddressAssigned", f"{shop.net}.1")
-
-
-async def _is_free(shop: Shop, address: str) -> bool:
-    return address not in await shop.entries()
 
 
 async def test_a_service_that_is_no_load_balancer_any_more_has_nothing_of_ours(shop: Shop) -> None:
@@ -57,7 +54,6 @@ async def test_a_service_that_is_no_load_balancer_any_more_has_nothing_of_ours(s
         return "loadBalancerIP" not in spec and not metadata.get("finalizers")
 
     await eventually(is_cleared)
-    await eventually(lambda: _is_free(shop, f"{shop.net}.1"))
     await shop.open("next")
     await shop.has("next", f"{shop.net}.1")
     await shop.change("web", {"spec": {"type": "LoadBalancer"}})
@@ -100,7 +96,7 @@ async def test_a_deleted_service_gives_its_address_to_who_waits(shop: Shop) -> N
         return (await shop.read("web"))["metadata"]["finalizers"] == ["example.com/mine"]
 
     await eventually(is_released)
-    assert list(await shop.entries()) == [f"{shop.net}.1"], "it is there still, and its address in use"
+    assert of(await shop.read("next")) == "", "the first one exists still, and its address is in use"
     await shop.change("web", {"metadata": {"finalizers": None}})
     await shop.has("next", f"{shop.net}.1", seconds=SERVED_SECONDS)
 
@@ -108,3 +104,36 @@ async def test_a_deleted_service_gives_its_address_to_who_waits(shop: Shop) -> N
         return bool(condition(await shop.read("next"))["status"] == "True")
 
     await eventually(is_told)
+
+
+async def test_an_address_that_a_user_wrote_into_l_alone_follows_l(shop: Shop) -> None:
+    await shop.offer(9)
+    await shop.open("web", loadBalancerIP="10.99.5.8")
+    await shop.has("web", "10.99.5.8")
+    await shop.change("web", {"spec": {"loadBalancerIP": "10.99.5.6"}})
+    await shop.has("web", "10.99.5.6")
+    await shop.change("web", {"spec": {"loadBalancerIP": None}})
+    assert is_chosen(await shop.has("web", f"{shop.net}.1"))
+
+
+async def test_who_writes_a_decides_and_an_ignored_service_is_left_alone(shop: Shop) -> None:
+    await shop.offer(9)
+    await shop.open("web")
+    await shop.has("web", f"{shop.net}.1")
+    await shop.change("web", {"metadata": {"annotations": {A: f"{shop.net}.5"}}})
+
+    async def is_yielded() -> bool:
+        found = await shop.read("web")
+        assert "loadBalancerIP" not in found["spec"]
+        return of(found) == f"{shop.net}.5" and FINALIZER in found["metadata"]["finalizers"]
+
+    await eventually(is_yielded)
+    await shop.open("quiet")
+    await shop.has("quiet", f"{shop.net}.1")
+    await shop.change("quiet", {"metadata": {"annotations": {"kube-vip.io/ignore": "true"}}})
+
+    async def is_bare() -> bool:
+        found = await shop.read("quiet")
+        return of(found) == "" and not found["metadata"].get("finalizers")
+
+    await eventually(is_bare)

@@ -15,7 +15,7 @@ from localfleet.fleet import LocalFleet
 from localfleet.provider import NAME, ProviderProcess
 from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
-from tests.api.services.shop import FINALIZER, KEYS, LEASE, A, Shop, of
+from tests.api.services.shop import FINALIZER, KEYS, LEASE, OWN_LEASE, A, Shop, of
 from tests.harness.left_services import LEFT, Left
 
 pytestmark = pytest.mark.xdist_group("services")
@@ -207,9 +207,10 @@ async def _are_told(bench: Bench, count: int) -> bool:
 
 
 async def _versions(bench: Bench) -> dict[str, str]:
+    """Return the versions of all that a restart does not write: Service waits is stamped."""
     paths = (KVCP_SERVICES, "/api/v1/configmaps", f"/api/v1/namespaces/{bench.shop.namespace}/events")
     lists = [await bench.plane.client.items(path) for path in paths]
-    every = (each["metadata"] for found in lists for each in found)
+    every = (each["metadata"] for found in lists for each in found if each["metadata"]["name"] != "waits")
     return {f"{each['name']} {each['uid']}": each["resourceVersion"] for each in every}
 
 
@@ -256,11 +257,12 @@ VERBS = [
     ("configmaps", "list", "list"),
     ("configmaps", "watch", "watch"),
     ("configmaps", "create", "create"),
-    ("configmaps", "update", "replace"),
     ("leases", "get", "get"),
     ("leases", "create", "create"),
     ("leases", "update", "replace"),
     ("events", "create", "create"),
+    ("nodes", "list", "list"),
+    ("endpoints", "get", "get"),
 ]
 
 
@@ -270,7 +272,7 @@ async def test_each_verb_is_needed_and_its_return_is_enough(
     bench: Bench, resource: str, verb: str, ours: str
 ) -> None:
     role = await bench.plane.client.get(ROLE)
-    if verb != "create":
+    if verb != "create" and resource != "services/status":
         keys = {"cidr-global": f"{bench.shop.net}.1/32"}
         body = {"metadata": {"name": "kubevip"}, "data": keys}
         await bench.plane.client.create("/api/v1/namespaces/kube-system/configmaps", body)
@@ -303,3 +305,31 @@ def _without(rules: list[Json], resource: str, verb: str) -> list[Json]:
             left = [one for one in verbs if (each, one) != (resource, verb)]
             found.append({"apiGroups": rule["apiGroups"], "resources": [each], "verbs": left})
     return found
+
+
+async def test_release_services_waits_for_no_provider_and_names_what_it_released(bench: Bench) -> None:
+    running = await bench.start()
+    await bench.shop.offer(9)
+    await bench.shop.open("web")
+    await bench.shop.has("web", f"{bench.shop.net}.1")
+    assert await running.stop() == 0
+    released = bench.build("--release-services")
+    await released.begin()
+    assert await released.process.wait() == 0
+    assert f"{bench.shop.namespace}/web" in released.process.log.read_text()
+    assert FINALIZER not in (await bench.shop.read("web"))["metadata"].get("finalizers", ())
+
+
+async def test_a_second_provider_of_the_config_map_waits_and_logs_the_holder(bench: Bench) -> None:
+    await bench.start()
+    await bench.shop.offer(9)
+    await bench.shop.open("web")
+    await bench.shop.has("web", f"{bench.shop.net}.1")
+    second = await bench.start("--leader-elect=false")
+    holder = (await bench.plane.client.get(OWN_LEASE))["spec"]["holderIdentity"]
+
+    async def says_so() -> bool:
+        lines = [json.loads(each) for each in second.process.log.read_text().splitlines()]
+        return any(each["message"] == "Waiting for Lease" and each["holder"] == holder for each in lines)
+
+    await eventually(says_so)

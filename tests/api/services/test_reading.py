@@ -45,15 +45,16 @@ async def _message(shop: Shop, name: str, words: str) -> str:
     return message
 
 
-async def test_a_missing_config_map_is_made_empty(shop: Shop) -> None:
+async def test_a_missing_config_map_is_created_when_a_service_asks(shop: Shop) -> None:
     await shop.client.delete(KEYS)
-
-    async def is_there() -> bool:
-        return not (await shop.client.get(KEYS)).get("data")
-
-    await eventually(is_there)
     await shop.open("web")
     await shop.waits("web", "NoPool")
+
+    async def is_there() -> bool:
+        found = await shop.client.find(KEYS)
+        return found is not None and not found.get("data")
+
+    await eventually(is_there)
     await shop.offer(1)
     await shop.has("web", f"{shop.net}.1", seconds=SERVED_SECONDS)
 

@@ -22,11 +22,15 @@ from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
 from localfleet.provider import ProviderProcess, install_provider
 from localfleet.waiting import eventually
-from tests.faults.services.plans import CLASS, CLASSED
+from tests.faults.services.plans import CLASS
 
 NAMESPACES = tuple(f"ns-{number}" for number in range(20))
 KEYS = "/api/v1/namespaces/kube-system/configmaps/kubevip"
-LEDGER = "/api/v1/namespaces/kube-system/configmaps/fipop-service-addresses"
+CLASSES = {
+    "KUBEVIP_ENABLE_LOADBALANCERCLASS": "true",
+    "KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME": f",{CLASS}",
+}
+"""Services of the class and Services without one."""
 SHORT_LEASE = (
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2s",
@@ -46,9 +50,9 @@ class Provider:
         self.ended: list[int] = []
         self._keeper: asyncio.Task[None] | None = None
 
-    async def start(self, rules: Sequence[Rule], seed: int, *, is_elected: bool = False) -> None:
+    async def start(self, rules: Sequence[Rule], seed: int) -> None:
         """Start it, with this harm from its first request on."""
-        self.process.arguments = SHORT_LEASE if is_elected else ("--leader-elect=false",)
+        self.process.arguments = SHORT_LEASE
         self.proxy.begin(Schedule(rules, seed=seed))
         self.killed, self.ended = 0, []
         await self.process.begin()
@@ -137,7 +141,7 @@ class Lane:
             plane=self.plane,
             folder=self._folder / name,
             ports=self._fleet.ports,
-            environment=self._environment | _class_of(name),
+            environment=self._environment | CLASSES,
             server=proxy.url,
             authority=self._authority.pem,
         )
@@ -176,13 +180,6 @@ class Lane:
                 self.last_change_at = time.monotonic()
                 self.history.append(event)
                 self._heard[metadata["uid"]] = int(metadata["resourceVersion"])
-
-
-def _class_of(name: str) -> dict[str, str]:
-    if name != CLASSED:
-        return {}
-    enabled = {"KUBEVIP_ENABLE_LOADBALANCERCLASS": "true"}
-    return {**enabled, "KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME": CLASS}
 
 
 def build_keys() -> dict[str, str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from localfleet.client import Json
 from localfleet.errors import ApiError
-from tests.faults.services.lane import LEDGER, NAMESPACES, Lane
-from tests.faults.services.plans import CLASS, CLASSED, Plan
+from tests.faults.services.lane import NAMESPACES, Lane
+from tests.faults.services.plans import CLASS, Plan
 from tests.harness.service_judge import A
 
 WRITERS = 4
@@ -48,9 +48,6 @@ class People:
         await asyncio.gather(*(work() for _ in range(WRITERS)))
 
     async def _step(self, number: int) -> None:
-        if self._plan.deletes_ledger and number % 12 == 6:
-            await self._lane.plane.client.delete(LEDGER)
-            return
         draw = self._chance.random()
         if draw < 0.55 or len(self._names) < 3:
             await self._create()
@@ -82,7 +79,7 @@ class People:
             spec["loadBalancerIP"] = self._draw_address()
         elif draw < 0.12:
             metadata["annotations"] = {A: self._draw_address()}
-        elif CLASSED in self._plan.providers and draw < 0.5:
+        elif self._plan.seed % 5 == 0 and draw < 0.5:
             spec["loadBalancerClass"] = CLASS
         path = f"/api/v1/namespaces/{namespace}/services"
         self._note(await self._lane.plane.client.create(path, {"metadata": metadata, "spec": spec}))

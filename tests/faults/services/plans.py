@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 from localfleet.faultproxy import Do, On, Rule
 
-FIRST, SECOND, CLASSED = "first", "second", "classed"
-"""Two providers without election and without a class, and one of a class."""
+FIRST, SECOND = "first", "second"
+"""Two providers that elect a leader, by short Leases: one that is frozen goes on after the end of its own."""
 CLASS = "kube-vip.io/kube-vip-class"
 
-SERVICES, CONFIG_MAPS = "services", "configmaps"
+SERVICES, CONFIG_MAPS, LEASES = "services", "configmaps", "leases"
 SHORT, LONG, PAST_LEASE = 0.4, 2.5, 6.0
 CROWD_STEPS = 3700
 """Of which 2,000 create a Service."""
@@ -22,15 +22,7 @@ class Plan:
     seed: int
     steps: int = 40
     rules: dict[str, tuple[Rule, ...]] = field(default_factory=dict)
-    deletes_ledger: bool = False
     providers: tuple[str, ...] = (FIRST, SECOND)
-    is_elected: bool = False
-    """Only one works at a time, by the Lease: a short one, so that who is frozen comes back after its end."""
-
-    @property
-    def is_disturbed(self) -> bool:
-        """Whether it does more than have two providers at work at once."""
-        return bool(self.rules) or self.deletes_ledger
 
 
 def _write(do: Do, plural: str, nth: int, **options: float) -> Rule:
@@ -77,14 +69,14 @@ def build_plans() -> list[Plan]:
     """Give all plans, in the order in which they run."""
     plans = [Plan(name="undisturbed", seed=1)]
     seed = 1
-    for plural in (SERVICES, CONFIG_MAPS):
+    for plural in (SERVICES, LEASES):
         for do, options in _HARMS:
             for nth in _NTHS:
                 seed += 1
                 words = "-".join(str(each) for each in options.values())
                 name = f"{do}{'-' if words else ''}{words}-{plural}-{nth}"
                 rules = {FIRST: (_write(do, plural, nth, **options),)}
-                plans.append(Plan(name=name, seed=seed, rules=rules, providers=_providers(seed)))
+                plans.append(Plan(name=name, seed=seed, rules=rules))
     for number, rule in enumerate(_EVENTS):
         seed += 1
         name = f"{rule.on}-{rule.do}-{rule.plural or 'any'}-{number}"
@@ -95,23 +87,18 @@ def build_plans() -> list[Plan]:
         for again in range(4):
             seed += 1
             both = {FIRST: rules, SECOND: rules} if rules else {}
-            name = f"ledger-deleted-{number}-{again}"
-            plans.append(Plan(name=name, seed=seed, rules=both, deletes_ledger=True))
-    for plural in (SERVICES, CONFIG_MAPS):
+            plans.append(Plan(name=f"late-and-frozen-{number}-{again}", seed=seed, rules=both))
+    for plural in (SERVICES, LEASES):
         for nth in (1, 2, 5):
             seed += 1
             # The other one may lead first: both are frozen once.
             rules = (_write(Do.FREEZE_BEFORE, plural, nth, seconds=PAST_LEASE),)
             name = f"frozen-past-its-lease-{plural}-{nth}"
             both = {FIRST: rules, SECOND: rules}
-            plans.append(Plan(name=name, seed=seed, rules=both, is_elected=True))
+            plans.append(Plan(name=name, seed=seed, rules=both))
     plans.append(
         Plan(
             name="crowd", seed=4711, steps=CROWD_STEPS, rules={FIRST: (_EVENTS[11],), SECOND: (_EVENTS[13],)}
         )
     )
     return plans
-
-
-def _providers(seed: int) -> tuple[str, ...]:
-    return (FIRST, SECOND, CLASSED) if seed % 5 == 0 else (FIRST, SECOND)

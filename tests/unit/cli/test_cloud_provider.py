@@ -51,11 +51,12 @@ async def connect(*arguments: str) -> str:
 async def test_without_a_word_it_is_as_kube_vip_cloud_provider() -> None:
     found = read()
     assert isinstance(found.mode, KubevipOptions)
-    assert (found.mode.namespace, found.mode.config_map, found.mode.class_name) == (
+    assert (found.mode.namespace, found.mode.config_map, found.mode.classes) == (
         "kube-system",
         "kubevip",
-        None,
+        frozenset({""}),
     )
+    assert [each.name for each in found.leases] == ["kube-vip-cloud-controller", "fipop-kubevip"]
     assert (found.lease.name, found.lease.namespace, found.port) == (
         "kube-vip-cloud-controller",
         "kube-system",
@@ -81,16 +82,20 @@ async def test_flags_are_taken_as_go_writes_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "name"),
+    ("environment", "classes"),
     [
-        ({}, None),
-        ({"KUBEVIP_ENABLE_LOADBALANCERCLASS": "true"}, DEFAULT_CLASS),
-        ({"KUBEVIP_ENABLE_LOADBALANCERCLASS": "false", "KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME": "x"}, None),
-        ({"KUBEVIP_ENABLE_LOADBALANCERCLASS": "1", "KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME": "x"}, "x"),
+        ({}, {""}),
+        ({"KUBEVIP_ENABLE_LOADBALANCERCLASS": "true"}, {DEFAULT_CLASS}),
+        ({"KUBEVIP_ENABLE_LOADBALANCERCLASS": "false", "KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME": "x"}, {""}),
+        ({"KUBEVIP_ENABLE_LOADBALANCERCLASS": "1", "KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME": "x"}, {"x"}),
+        (
+            {"KUBEVIP_ENABLE_LOADBALANCERCLASS": "1", "KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME": "x, y,"},
+            {"x", "y", ""},
+        ),
     ],
 )
-def test_a_class_is_served_where_it_is_switched_on(environment: dict[str, str], name: str | None) -> None:
-    assert read(**environment).mode.class_name == name
+def test_a_class_is_served_where_it_is_switched_on(environment: dict[str, str], classes: set[str]) -> None:
+    assert read(**environment).mode.classes == classes
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,29 @@ from typing import Any
 
 import pytest
 
-from fipop.cloudprovider.keepalived import Held, Method, Plan, parse_network, plan, read_held, render, says_so
-from fipop.cloudprovider.services import Service, parse_service
+from fipop.cloudprovider.keepalived import (
+    Held,
+    Method,
+    Plan,
+    is_done,
+    make_plan,
+    parse_network,
+    read_held,
+    render,
+)
+from fipop.cloudprovider.service import Service, parse_service
 from fipop.ipam.addresses import format_address, parse_address
 
 Json = dict[str, Any]
 
-LEDGER = "k8s.co/cloud-provider-config"
+PLAN = "k8s.co/cloud-provider-config"
 TAKEN_OVER: Json = {
     "metadata": {
         "name": "vip-configmap",
         "namespace": "kube-system",
         "resourceVersion": "5",
         "annotations": {
-            LEDGER: json.dumps(
+            PLAN: json.dumps(
                 {
                     "services": [
                         {"uid": "u-web", "ip": "10.0.0.1", "serviceNamespace": "shop", "serviceName": "web"},
@@ -64,7 +73,9 @@ def planned(
     default: Method = Method.NAT,
 ) -> Plan:
     network = parse_network(cidr) if cidr else None
-    return plan(config_map or {"metadata": {}}, services, gone=gone, network=network, default_method=default)
+    return make_plan(
+        config_map or {"metadata": {}}, services, gone=gone, network=network, default_method=default
+    )
 
 
 def given(made: Plan) -> dict[str, str]:
@@ -73,7 +84,7 @@ def given(made: Plan) -> dict[str, str]:
 
 def test_what_keepalived_cloud_provider_left_is_taken_over_as_it_is() -> None:
     made = planned(service("web"), service("dns", method="DR"), config_map=TAKEN_OVER)
-    assert says_so(TAKEN_OVER, made)
+    assert is_done(TAKEN_OVER, made)
     assert made.refusals == ()
 
 
@@ -108,13 +119,16 @@ def test_a_wish_is_granted_verbatim_changed_kept_or_refused() -> None:
     assert (given(moved), dict(moved.data)) == ({"web": "10.0.0.7"}, {"10.0.0.7": "shop/web"})
     clashing = planned(service("web"), service("dns", l="192.0.2.9"), config_map=config_map)
     assert given(clashing) == {"web": "192.0.2.9"}
-    (refusal,) = clashing.refusals
+    ((_, refusal),) = clashing.refusals
     assert refusal.reason == "AddressInUse"
     assert all(named in refusal.message for named in ("192.0.2.9", "shop/web"))
     foreign = planned(service("new", l="10.0.0.3"), config_map=TAKEN_OVER)
-    assert [each.reason for each in foreign.refusals] == ["AddressInUse"]
+    assert [each.reason for _, each in foreign.refusals] == ["AddressInUse"]
     bad = planned(service("web", l="nonsense"), config_map=config_map)
-    assert (given(bad), [each.reason for each in bad.refusals]) == ({"web": "192.0.2.9"}, ["InvalidAddress"])
+    assert (given(bad), [each.reason for _, each in bad.refusals]) == (
+        {"web": "192.0.2.9"},
+        ["InvalidAddress"],
+    )
 
 
 def test_the_method_from_the_first_time_on_and_a_change_keeps_the_address() -> None:
@@ -125,7 +139,7 @@ def test_the_method_from_the_first_time_on_and_a_change_keeps_the_address() -> N
     assert dict(again.data) == {"10.0.0.1": "shop/dns:PROXY", "10.0.0.2": "shop/web"}
     bad = planned(service("web", method="TUNNEL"), config_map=config_map)
     assert dict(bad.data)["10.0.0.2"] == "shop/web:DR"
-    assert [each.reason for each in bad.refusals] == ["InvalidForwardMethod"]
+    assert [each.reason for _, each in bad.refusals] == ["InvalidForwardMethod"]
     assert dict(planned(service("web"), default=Method.DR).data) == {"10.0.0.1": "shop/web:DR"}
 
 
@@ -145,13 +159,15 @@ def test_networks_of_every_size(cidr: str, expected: str) -> None:
 
 def test_a_full_network_and_none() -> None:
     full = planned(service("a"), service("b"), cidr="10.0.0.9/32")
-    assert (given(full), [each.reason for each in full.refusals]) == ({"a": "10.0.0.9"}, ["PoolFull"])
-    assert [each.reason for each in planned(service("a"), cidr="").refusals] == ["NoPool"]
+    assert (given(full), [each.reason for _, each in full.refusals]) == ({"a": "10.0.0.9"}, ["PoolFull"])
+    assert [each.reason for _, each in planned(service("a"), cidr="").refusals] == ["NoPool"]
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[]", '{"services": 7}', '{"services": [{"ip": "x"}, 8]}'])
-def test_a_ledger_that_nobody_can_read_is_none(text: str) -> None:
-    assert read_held({"metadata": {"annotations": {LEDGER: text}}}) == ()
+@pytest.mark.parametrize("text", ["no json", "[]", '{"services": 7}', '{"services": [{"ip": "x"}, 8]}'])
+def test_an_annotation_that_cannot_be_read_is_not_taken_for_an_empty_one(text: str) -> None:
+    assert read_held({"metadata": {"annotations": {PLAN: ""}}}) == ()
+    with pytest.raises(ValueError):  # noqa: PT011 - its text is of the JSON reader
+        read_held({"metadata": {"annotations": {PLAN: text}}})
 
 
 def test_what_is_held_is_read_as_it_was_written() -> None:

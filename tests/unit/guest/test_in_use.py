@@ -103,30 +103,3 @@ _JSON = st.recursive(
 @given(st.lists(st.dictionaries(st.sampled_from(["metadata", "spec", "status", "data"]), _JSON), max_size=3))
 def test_objects_of_any_shape_are_read_without_an_error(items: list[dict[str, Any]]) -> None:
     addresses_in(items, items)
-
-
-def test_what_the_cloud_provider_is_giving_to_a_service_counts() -> None:
-    service = {
-        "metadata": {
-            "namespace": "shop",
-            "name": "web",
-            "annotations": {"kube-vip.io/loadbalancerIPs": "10.0.0.1, 2001:db8::1"},
-        },
-        "spec": {"type": "LoadBalancer"},
-    }
-    ledger = {
-        "metadata": {"namespace": "kube-system", "name": "fipop-service-addresses"},
-        "data": {
-            "10.0.0.1": "[]",
-            "10.0.0.2": "[]",
-            "20010db8000000000000000000000001": "[]",
-            "20010db8000000000000000000000002": "[]",
-            "note": "10.0.0.9",
-        },
-    }
-    found = addresses_in([], [service], ledger)
-    named = [str(one.carrier) for one in found.parts]
-    assert named == ["Service shop/web"] * 2 + ["ConfigMap kube-system/fipop-service-addresses"] * 2
-    assert found.carrier_of(parse_address("10.0.0.2")) is not None
-    assert found.carrier_of(parse_address("2001:db8::2")) is not None
-    assert found.carrier_of(parse_address("10.0.0.9")) is None

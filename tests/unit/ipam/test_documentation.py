@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fipop.cloudprovider.allocate import Request, Usage, User, allocate
+from fipop.cloudprovider.pools import PoolKeys
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.allocator import AddressPool, AddressUser, Reason
 from fipop.ipam.errors import PoolSyntaxError
-from fipop.ipam.pool import parse_guest_pool, parse_pool
-from fipop.ipam.sharing import Request, Sharing
+from fipop.ipam.pool import parse_pool
 from tests.unit.ipam.naive import capacity_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "pool-syntax.md").read_text(encoding="utf-8")
@@ -68,14 +68,14 @@ def test_each_wrong_pool_gets_the_message_that_the_page_shows(row: list[str]):
 
 
 def test_services_share_addresses_as_the_page_shows():
-    sharing: Sharing[str] = Sharing()
-    pool = AddressPool(name="range-global", addresses=parse_guest_pool("10.0.0.1-10.0.0.9"))
+    usage, pool = Usage(), PoolKeys({"range-global": "10.0.0.1-10.0.0.9"}).pool_of("shop")
     rows = table("| owner | ports |")
     assert len(rows) == 6
     for owner, ports_text, expected in rows:
         pairs = (port.split("/") for port in ports_text.split())
         ports = frozenset((int(number), protocol) for number, protocol in pairs)
-        user = AddressUser(Reason.RESERVED, owner, ports=ports, consents=True)
-        (address,) = sharing.choose(Request(user=user, pool=pool))
-        sharing.enter(address, user)
-        assert format_address(address) == expected
+        user = User(uid=owner, name=owner, ports=ports, shares=True)
+        answer = allocate(Request(user=user, families=(Family.IPV4,)), pool, usage)
+        assert isinstance(answer, tuple)
+        usage.enter(user, answer)
+        assert format_address(answer[0]) == expected

@@ -5,9 +5,7 @@ from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 
 def test_the_pools_of_a_guest_are_shown_by_their_keys() -> None:
     pool = PoolSample(key="cidr-shop", family="IPv6", total=9, used=4)
-    shown = ServiceSnapshot(
-        leading=True, pools=(pool,), waiting=3, overwritten=2, bad_keys=1, ledger_entries=4
-    )
+    shown = ServiceSnapshot(leading=True, pools=(pool,), waiting=3, paused=2, bad_keys=1)
     metrics = ServiceMetrics(lambda: shown, version="1.2.3")
     metrics.count_assignment("PoolFull")
     metrics.observe_assignment(0.2)
@@ -17,9 +15,8 @@ def test_the_pools_of_a_guest_are_shown_by_their_keys() -> None:
         'fipop_service_pool_used{family="IPv6",key="cidr-shop"} 4.0',
         'fipop_service_pool_free{family="IPv6",key="cidr-shop"} 5.0',
         "fipop_services_waiting 3.0",
-        "fipop_services_overwritten 2.0",
+        "fipop_services_paused 2.0",
         "fipop_service_bad_keys 1.0",
-        "fipop_service_ledger_addresses 4.0",
         'fipop_service_assignments_total{result="PoolFull"} 1.0',
         "fipop_service_assignment_seconds_count 1.0",
         "fipop_leader 1.0",

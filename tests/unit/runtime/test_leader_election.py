@@ -37,11 +37,21 @@ class SharedLease:
 class Candidate:
     """One candidate's hold on the shared lease, by a clock that may run ahead of the loop's (`slept`)."""
 
+    place = "Lease kube-fip/fipop-operator"
+
     def __init__(self, shared: SharedLease, name: str) -> None:
         self.shared = shared
         self.name = name
         self.slept = 0.0
         self.valid_until: float | None = None
+
+    @property
+    def holder(self) -> str:
+        return self.shared.holder
+
+    @property
+    def is_foreign(self) -> bool:
+        return self.shared.holder not in ("", self.name)
 
     def clock(self) -> float:
         return asyncio.get_running_loop().time() + self.slept

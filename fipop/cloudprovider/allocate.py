@@ -1,0 +1,189 @@
+"""Which addresses a Service gets: values in, values out.
+
+A Service keeps the address that it has of each family. Of a family that it lacks, it gets one of the pool of its
+namespace: one that it had, else one that it can share, else the first that is free. The families are those that the
+API server granted in `spec.ipFamilies`, never more. With PreferDualStack a Service is content with one of them;
+otherwise either all that it needs is found, or nothing is assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from fipop.cloudprovider.pools import Pool
+from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, format_address
+
+Port: TypeAlias = tuple[int, str]
+"""Number and protocol."""
+
+DHCP_ADDRESSES = (DHCP, Address(Family.IPV6, 0))
+"""0.0.0.0 and ::, with which kube-vip asks a DHCP server. They are never in use."""
+MOST_NAMED = 16
+"""How many users of an address a message names: if a thousand have it, each message would name all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A user of addresses: a Service, or what else has addresses of its own, such as a node."""
+
+    uid: str
+    name: str
+    """Kind and name, as a message shows them."""
+    ports: frozenset[Port] = frozenset()
+    shares: bool = False
+    """Whether its namespace allows Services to share addresses."""
+
+    def can_share_with(self, other: User) -> bool:
+        """Return whether both allow sharing, have ports, and have no port in common."""
+        is_allowed = self.shares and other.shares and bool(self.ports) and bool(other.ports)
+        return is_allowed and self.ports.isdisjoint(other.ports)
+
+
+class Usage:
+    """Who uses which address. Nothing is refused: what users wrote, or wrote twice, counts as it is."""
+
+    def __init__(self) -> None:
+        self._users: dict[Address, dict[str, User]] = {}
+        self._held: dict[str, tuple[User, frozenset[Address]]] = {}
+
+    def enter(self, user: User, addresses: Collection[Address]) -> frozenset[str]:
+        """Have a user use exactly these addresses; return the uids of others for whom that changes something."""
+        former, before = self._held.pop(user.uid, (user, frozenset[Address]()))
+        after = frozenset(addresses)
+        concerned = before ^ after if user == former else before | after
+        changed = {uid for each in concerned for uid in self._users.get(each, ())}
+        for address in before:
+            del self._users[address][user.uid]
+            if not self._users[address]:
+                del self._users[address]
+        for address in after:
+            self._users.setdefault(address, {})[user.uid] = user
+        if after:
+            self._held[user.uid] = user, after
+        return frozenset(changed - {user.uid})
+
+    def find_conflicting(self, address: Address, user: User) -> list[User]:
+        """Return the users of an address that `user` cannot share it with. IPv6 addresses are not shared."""
+        if address in DHCP_ADDRESSES:
+            return []
+        others = (each for each in self._users.get(address, {}).values() if each.uid != user.uid)
+        return [each for each in others if address.family is Family.IPV6 or not user.can_share_with(each)]
+
+    def is_free(self, address: Address, user: User) -> bool:
+        """Return whether no other user has an address."""
+        return self._users.get(address, {}).keys() <= {user.uid}
+
+    def addresses(self) -> Iterator[Address]:
+        """Iterate over the addresses that are in use."""
+        return iter(self._users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a Service needs."""
+
+    user: User
+    policy: FamilyPolicy = FamilyPolicy.SINGLE_STACK
+    families: tuple[Family, ...] = ()
+    """What `spec.ipFamilies` grants, in its order."""
+    kept: tuple[Address, ...] = ()
+    """The addresses that it has: they stay, whoever else has them."""
+    preferred: tuple[Address, ...] = ()
+    """The addresses that it had: it gets them again if they are free and in its pool."""
+    asked: Address | None = None
+    """The one that its user asks for by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a Service waits; `reason` is that of its condition."""
+
+    reason: str
+    message: str
+
+
+def allocate(request: Request, pool: Pool | None, usage: Usage) -> tuple[Address, ...] | Refusal:
+    """Return the addresses of a Service, in the order of its families; `pool` is None if its namespace has none."""
+    chosen = {address.family: address for address in reversed(request.kept)}
+    if request.asked is not None:
+        conflicting = usage.find_conflicting(request.asked, request.user)
+        if conflicting:
+            return _refuse_asked(request.asked, conflicting)
+        chosen[request.asked.family] = request.asked
+    families = list_families(request, pool)
+    if pool is not None and pool.dhcp and not chosen:
+        by_family = tuple(each for each in DHCP_ADDRESSES if each.family in families)
+        return sort_by(families, by_family) if len(pool.dhcp) > 1 else (DHCP,)
+    if any(each in DHCP_ADDRESSES for each in chosen.values()):
+        return sort_by(families, tuple(chosen.values()))
+    refusals: list[Refusal] = []
+    for family in families:
+        if family not in chosen:
+            found = _choose(request, family, pool, usage)
+            if isinstance(found, Refusal):
+                refusals.append(found)
+            else:
+                chosen[family] = found
+    addresses = tuple(chosen[family] for family in families if family in chosen)
+    is_content = bool(addresses) and request.policy is FamilyPolicy.PREFER_DUAL_STACK
+    return refusals[0] if refusals and not is_content else addresses
+
+
+def list_families(request: Request, pool: Pool | None) -> tuple[Family, ...]:
+    """Return the families that a Service needs, in the order of its annotation."""
+    is_dual = request.policy is not FamilyPolicy.SINGLE_STACK
+    if request.families:
+        return request.families if is_dual else request.families[:1]
+    if is_dual:
+        return tuple(Family)
+    # An API server names the families of each Service. Without them: what it has, else what its pool has.
+    own = {each.family for each in (*request.kept, *filter(None, [request.asked]))}
+    return (min(own or set(pool.families if pool is not None else ()), default=Family.IPV4),)
+
+
+def sort_by(families: tuple[Family, ...], addresses: tuple[Address, ...]) -> tuple[Address, ...]:
+    """Return addresses in the order of the families of a Service."""
+    order = {family: number for number, family in enumerate(families)}
+    return tuple(sorted(addresses, key=lambda each: order.get(each.family, len(order))))
+
+
+def _choose(request: Request, family: Family, pool: Pool | None, usage: Usage) -> Address | Refusal:
+    """Return an address of a family for a Service that has none."""
+    if pool is None:
+        message = "The ConfigMap has no pool for this namespace. Add a key with one, for example cidr-global."
+        return Refusal(reason="NoPool", message=message)
+    if pool.problem or pool.dhcp:
+        return Refusal(reason="PoolUnusable", message=pool.problem or f"Key {pool.key} has DHCP alone.")
+    user, addresses = request.user, pool.addresses.of(family)
+    if not addresses:
+        message = f"Key {pool.key} has no {family.label} address. Add an {family.label} pool to the key."
+        return Refusal(reason="PoolFull", message=message)
+    for each in request.preferred:
+        if each.family is family and each.value in addresses and not usage.find_conflicting(each, user):
+            return each
+    if family is Family.IPV4 and user.shares and user.ports:
+        of_pool = (each for each in usage.addresses() if each.family is family and each.value in addresses)
+        shared = [each for each in of_pool if not usage.find_conflicting(each, user)]
+        if shared:
+            return max(shared) if pool.descending else min(shared)
+    in_order = (Address(family, value) for value in addresses.addresses(descending=pool.descending))
+    free = next((each for each in in_order if usage.is_free(each, user)), None)
+    message = (
+        f"Key {pool.key} is full: all of its {addresses.count} {family.label} addresses are in use. "
+        "Delete unused Services or extend the key."
+    )
+    return free or Refusal(reason="PoolFull", message=message)
+
+
+def _refuse_asked(address: Address, conflicting: list[User]) -> Refusal:
+    message = (
+        f"Address {format_address(address)} is in use by {name_users(conflicting)}. Use another address."
+    )
+    return Refusal(reason="AddressInUse", message=message)
+
+
+def name_users(users: list[User]) -> str:
+    """Return the names of users of an address for a message."""
+    return ", ".join(sorted(each.name for each in users)[:MOST_NAMED])
