@@ -240,7 +240,8 @@ async def open_service_stage(fleet: LocalFleet, name: str, *, neighbours: int) -
 
 async def _bring_up(stage: ServiceStage, plane: ControlPlane, count: int) -> None:
     pools = {f"cidr-good-{number}": f"10.{50 + number}.0.0/16" for number in range(GOOD_NAMESPACES)}
-    await plane.client.patch(KEYS, {"data": pools})
+    place, _, name = KEYS.rpartition("/")
+    await plane.client.create(place, {"metadata": {"name": name}, "data": pools})
     for number in range(GOOD_NAMESPACES):
         await plane.create_namespace(f"good-{number}")
     for number in range(count):

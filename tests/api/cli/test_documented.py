@@ -29,7 +29,7 @@ ELSEWHERE = (
     r"curl ",  # what it asks for is not here
     r"cosign |jq ",  # the files of a release
     # There is no kubelet here, and no monitoring.
-    r"kubectl .*(exec|port-forward|logs|servicemonitor|rollout status)",
+    r"kubectl .*(exec|port-forward|logs|servicemonitor|rollout status| run )",
     r"kubectl .*(scale|delete deployment) ",  # kube-fip-operator is not here: tests/api/test_predecessor.py
     r"kubectl .*out/fipop\.yaml",  # tests/api/test_chart_install.py
     r"kubectl .*out/fipop-guest\.yaml",  # tests/api/services/test_own_manifest.py
@@ -42,6 +42,7 @@ ELSEWHERE = (
 DEADLINE_SECONDS = 60
 SHOWN = {
     r"--context demo\b": "--kubeconfig guest.kubeconfig",
+    r"-n shop\b": "-n default",
     r"\bservice web\b": "service kubernetes",
     r"\b(RANGE|guest-vlan(-\w+)?)\b": "vlan",
     r"\b(NAMESPACE-OF-THE-GUEST|NS|c-m-abc|c-m-4tzx8k2p|c-m-ngd5hs2r|c-m-yt15ew7h)\b": "GUEST-ID",

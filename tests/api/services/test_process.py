@@ -290,7 +290,12 @@ async def test_each_verb_is_needed_and_its_return_is_enough(
     finally:
         await bench.plane.client.patch(ROLE, {"rules": role["rules"]})
     if await bench.plane.client.find(KEYS) is None:
-        await eventually(lambda: bench.plane.client.find(KEYS), seconds=20.0)
+
+        async def is_created() -> bool:
+            await bench.shop.change("web", {"metadata": {"annotations": {"touched": "once more"}}})
+            return await bench.plane.client.find(KEYS) is not None
+
+        await eventually(is_created, seconds=90.0)  # after a backoff
     await bench.shop.offer(9)
     await bench.shop.has("web", f"{bench.shop.net}.1", seconds=90.0)  # after a backoff, on a loaded machine
 
