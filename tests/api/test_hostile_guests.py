@@ -10,7 +10,6 @@ CHOSEN = [
     "kubeconfig-exec",
     "kubeconfig-alias-bomb",
     "kubeconfig-another-guest",
-    "transport-long-header",
     "transport-endless-body",
     "transport-reason-of-a-megabyte",
     "answer-small-objects",

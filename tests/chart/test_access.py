@@ -66,7 +66,7 @@ BASE = table("""
     -                  management.cattle.io         clusters                 list,watch
     -                  -                            namespaces               list,watch
     -                  rke-machine-config.cattle.io harvesterconfigs         get
-    -                  -                            events                   get,create,patch
+    -                  -                            events                   create
     -                  apps                         deployments/kube-fip-operator get
     -       apiextensions.k8s.io customresourcedefinitions/floatingipranges.kubefip.k8s.binbash.org       get
     -       apiextensions.k8s.io customresourcedefinitions/floatingips.kubefip.k8s.binbash.org            get

@@ -159,7 +159,7 @@ def text(content: bytes) -> Change:
     return lambda _config: content
 
 
-KUBECONFIG = "the kubeconfig's"
+KUBECONFIG = "[Tt]he kubeconfig"
 KUBECONFIGS = [
     Case(name=f"kubeconfig-{name}", says=KUBECONFIG, change=change)
     for name, change in {
