@@ -209,7 +209,7 @@ class KubeClient:
                 call = _build("list", resource, namespace, query=query, accept=accept)
                 page = await self._ask(call, seconds)
                 with _readable(call, HTTPStatus.OK):
-                    found = [_object(item) for item in page.get("items") or ()]
+                    found = [_object(item) for item in _items(page["items"])]
                     items += map(project, found) if project is not None else found
                     if not page["metadata"].get("continue"):
                         return Listing(tuple(items), int(page["metadata"]["resourceVersion"]))
@@ -430,6 +430,13 @@ def _name_of(body: Json | None) -> str:
 
 def _typed(resource: Resource, body: Json) -> Json:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+
+
+def _items(value: Any) -> list[Any]:
+    """Return the items of an answer, which Go writes as null if there is none; raise a TypeError for another shape."""
+    if not isinstance(value, list | None):
+        raise TypeError
+    return value or []
 
 
 def _object(item: Any) -> Json:
