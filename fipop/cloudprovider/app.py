@@ -203,7 +203,7 @@ class Leadership:
         """
         if self._next is None:
             self._next = asyncio.create_task(self._check_after(self._reading))
-            # Those that called can be cancelled meanwhile: then nobody else takes its error.
+            # If all callers are cancelled, this retrieves the error: asyncio would log it otherwise.
             self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._next)
 

@@ -109,6 +109,13 @@ class _Memory:
     due_at: float | None = None
     """The end of the present pause."""
 
+    @property
+    def pause_seconds(self) -> float:
+        """The length of the last pause; 0 before the first one."""
+        if not self.pauses:
+            return 0.0
+        return min(FIRST_PAUSE_SECONDS * 2.0 ** min(self.pauses - 1, 10), LONGEST_PAUSE_SECONDS)
+
 
 class ServiceController:
     """Works for the one term of a leader; `identity` is that of its process.
@@ -253,7 +260,7 @@ class ServiceController:
             self._add(filter(None, (self._services.store.get(*name) for name in behind)))
 
     async def _stamp(self, service: Service) -> bool:
-        """Give a Service another version; return whether a former write into it can only fail now."""
+        """Change the version of a Service; return True if a write that was sent earlier can only fail now."""
         live = await self._services.get(self._client, *service.key, service.uid)
         known = self._services.store.by_uid(service.uid)
         if live is None or known is None or not self._is_open(known):
@@ -338,7 +345,7 @@ class ServiceController:
         return await self._tell(service, ("True", "Assigned", text)) if service.told else None
 
     async def _copy(self, service: Service) -> RetryAfter | None:
-        """Have the annotation say what `spec.loadBalancerIP` says; a changed one only if nobody else has it."""
+        """Copy `spec.loadBalancerIP` to the annotation; if it changed, only if no other Service has the address."""
         is_same = service.has_request_first or service.request == service.annotation
         is_changed = bool(service.annotation) and not is_same
         if is_changed and service.requested is None:
@@ -449,13 +456,12 @@ class ServiceController:
         return None
 
     def _must_pause(self, service: Service, memory: _Memory, live: JsonView, fields: frozenset[str]) -> bool:
-        """Return whether fields that somebody else changes again and again are not written yet."""
+        """Return True if another controller keeps changing these fields and the pause before the next write runs."""
         now = loop_time()
         if memory.due_at is not None:
             return now < memory.due_at
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** max(0, memory.pauses - 1), LONGEST_PAUSE_SECONDS)
         last = memory.rewrites[-1][0] if memory.rewrites else now
-        if now - last > REWRITES_SECONDS + (pause if memory.pauses else 0):
+        if now - last > REWRITES_SECONDS + memory.pause_seconds:
             memory.pauses = 0
             memory.rewrites.clear()
         recent = [each for at, each in memory.rewrites if now - at < REWRITES_SECONDS]
@@ -463,8 +469,7 @@ class ServiceController:
         if not memory.pauses and most < REWRITES_AT_ONCE:
             return False
         memory.pauses += 1
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(memory.pauses - 1, 10), LONGEST_PAUSE_SECONDS)
-        memory.due_at = now + pause
+        memory.due_at = now + memory.pause_seconds
         if memory.pauses == 1:
             manager = find_manager(live)
             who = f"Field manager {clean(manager, 63)}" if manager else "An unknown writer"

@@ -145,7 +145,7 @@ class Service:
 
     @property
     def is_assigned(self) -> bool:
-        """Whether a provider chose its addresses, and nobody wrote others since."""
+        """True if a provider chose its addresses and no other writer changed them since."""
         return (self.is_as_noted and self.is_marked) or self.is_of_predecessor
 
 

@@ -38,7 +38,7 @@ class StaleLeases:
             await asyncio.sleep(EVERY_SECONDS)
 
     async def delete(self) -> int:
-        """Delete those of Services that are gone, and that nobody renewed for an hour; give how many."""
+        """Delete the Leases of deleted Services that were not renewed for an hour; return how many."""
         gone = 0
         for lease in (await self._client.list(LEASES)).items:
             if self._is_stale(lease):
