@@ -185,8 +185,10 @@ async def test_health_and_metrics_are_on_one_port(bench: Bench) -> None:
 async def test_a_restart_writes_nothing(bench: Bench) -> None:
     first = await bench.start()
     await bench.shop.offer(3)
-    for name in ("a", "b", "c", "waits"):
+    for name, number in (("a", 1), ("b", 2), ("c", 3)):
         await bench.shop.open(name)
+        await bench.shop.has(name, f"{bench.shop.net}.{number}")
+    await bench.shop.open("waits")
     await bench.shop.waits("waits", "PoolFull")
     await bench.shop.warned("SyncLoadBalancerFailed", "range-")
     await eventually(lambda: _are_told(bench, 3))
