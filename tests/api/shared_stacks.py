@@ -4,7 +4,7 @@ It is of the group of the stack's name, which keeps all that use it on one worke
 (tests/api/borrowing.py).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -37,8 +37,13 @@ async def left_behind_stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
 
 
 @pytest_asyncio.fixture(scope="session")
-async def installs(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installs]:
-    """Guests with the label get both releases, from a repository: the groups "installs" and "chart-options"."""
+async def installs(
+    fleet: LocalFleet, numbers: Iterator[int], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Installs]:
+    """Guests with the label get both releases, from a repository: the groups "installs" and "chart-options".
+
+    Each group has a stack of its own.
+    """
     folder = tmp_path_factory.mktemp("installs")
     archives = await pack_charts(folder)
     authority = build_authority("registry", datetime.now(UTC))
@@ -53,7 +58,7 @@ async def installs(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) 
             "kubevipChartSecret": "charts",
             "kubevipChartCA": "charts-authority",
         }
-        async with open_stack(fleet, "installs", settings=settings) as stack:
+        async with open_stack(fleet, f"installs-{next(numbers)}", settings=settings) as stack:
             stack.installation = replace(stack.installation, environment={"SSL_CERT_FILE": str(trusted)})
             await stack.start_operator()
             async with with_options(stack, kubevipChartSecret="", kubevipChartCA=""):
