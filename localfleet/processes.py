@@ -13,7 +13,7 @@ from localfleet.guard import guarded
 
 _POLL_SECONDS = 0.05
 _STOP_POLL_SECONDS = 0.002
-_KEPT_VARIABLES = ("PATH", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+_KEPT_VARIABLES = ("PATH", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "GOMAXPROCS")
 _GO = {"GOGC": "400"}
 """A fleet lives for minutes on few cores: 100 MiB more for each API server save a fifth of its processor time."""
 _LOG_BYTES = 16_384
