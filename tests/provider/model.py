@@ -158,10 +158,11 @@ def _put(items: tuple[Stored, ...], index: int, value: Stored) -> tuple[Stored, 
 
 
 SMALL = (
-    Setting(services=2, addresses=2, leaders=3),
+    Setting(services=2, addresses=1, leaders=3),
     Setting(services=2, addresses=2, leaders=2, edits=1),
 )
 LARGE = (
+    Setting(services=2, addresses=2, leaders=3),
     Setting(services=2, addresses=2, leaders=2, edits=2),
     Setting(services=3, addresses=2, leaders=2),
     Setting(services=2, addresses=2, leaders=2, edits=3),

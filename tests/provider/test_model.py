@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.provider.model import SMALL, Setting, explore
+from tests.provider.model import LARGE, SMALL, Setting, explore
 
 
-@pytest.mark.parametrize("setting", SMALL, ids=str)
+@pytest.mark.parametrize("setting", [*SMALL, pytest.param(LARGE[0], marks=pytest.mark.slow)], ids=str)
 def test_no_schedule_gives_an_address_to_two(setting: Setting) -> None:
     states, way = explore(setting)
     assert states > 100
