@@ -20,7 +20,7 @@ import aiohttp
 from fipop.boundary import ApiRequest, ApiResponse, ApiServer, loop_time
 from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
 from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
-from fipop.jsons import Json
+from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.resources import Resource
 
 T = TypeVar("T")
@@ -92,15 +92,11 @@ class RequestRecord(NamedTuple):
 class _Call:
     """One request, and what an error calls it."""
 
+    what: str
     verb: str
-    resource: Resource
     request: ApiRequest
     name: str = ""
     """The object that the request names; a 404 is about it only if the API server says so."""
-    shown: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource.kind} {self.shown}".rstrip()
 
 
 class KubeClient:
@@ -246,30 +242,18 @@ class KubeClient:
 
     async def version(self) -> Json:
         """Return what the API server says of its version: `major`, `minor`, `gitVersion` and more."""
-        kind = Resource(group="", version="v1", plural="", kind="version", namespaced=False)
         request = ApiRequest(method="GET", path="/version", headers={"Accept": JSON})
-        return await self._ask(_Call(verb="get", resource=kind, request=request), None, is_object=False)
+        return await self._ask(_Call(what="get version", verb="get", request=request), None, is_object=False)
 
     async def create(self, resource: Resource, body: Json, *, namespace: str | None = None) -> Json:
         """Create an object and return it as stored; ConflictError if its name is taken."""
-        metadata = body["metadata"]
-        place = namespace or metadata.get("namespace")
-        call = _build("create", resource, place, query=FIELD_MANAGER, body=_typed(resource, body))
-        return await self._write(call)
+        place = namespace or body["metadata"].get("namespace")
+        return await self._write("create", resource, place, body=_typed(resource, body))
 
     async def replace(self, resource: Resource, body: Json, *, subresource: str | None = None) -> Json:
         """Replace an object that was read before, at the version in `body`; ConflictError if it changed since."""
-        metadata = body["metadata"]
-        call = _build(
-            "replace",
-            resource,
-            metadata.get("namespace"),
-            metadata["name"],
-            subresource,
-            query=FIELD_MANAGER,
-            body=_typed(resource, body),
-        )
-        return await self._write(call)
+        place = body["metadata"].get("namespace"), body["metadata"]["name"], subresource
+        return await self._write("replace", resource, *place, body=_typed(resource, body))
 
     async def merge_patch(
         self,
@@ -281,16 +265,7 @@ class KubeClient:
         subresource: str | None = None,
     ) -> Json:
         """Merge a patch into an object; with `metadata.resourceVersion`, ConflictError if it changed since."""
-        call = _build(
-            "patch",
-            resource,
-            namespace,
-            name,
-            subresource,
-            query=FIELD_MANAGER,
-            body=patch,
-        )
-        return await self._write(call)
+        return await self._write("patch", resource, namespace, name, subresource, body=patch)
 
     async def delete(
         self,
@@ -300,19 +275,13 @@ class KubeClient:
         namespace: str | None = None,
         uid: str | None = None,
         resource_version: str | int | None = None,
-        propagation: str | None = None,
     ) -> bool:
         """Delete an object; False if it was gone already, ConflictError if a precondition fails."""
         wanted = {"uid": uid, "resourceVersion": str(resource_version) if resource_version else None}
-        body: Json = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "preconditions": {key: value for key, value in wanted.items() if value},
-        }
-        if propagation is not None:
-            body["propagationPolicy"] = propagation
+        preconditions = {key: value for key, value in wanted.items() if value}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
         try:
-            await self._write(_build("delete", resource, namespace, name, body=body))
+            await self._write("delete", resource, namespace, name, body=body)
         except NotFoundError:
             return False
         return True
@@ -320,18 +289,19 @@ class KubeClient:
     @asynccontextmanager
     async def exchange(self, request: ApiRequest, *, verb: str, seconds: float) -> AsyncIterator[ApiResponse]:
         """Send a request of another program, and return its answer, of any status, until the context ends."""
-        kind = Resource(group="", version="v1", plural="", kind="(helm)", namespaced=False)
-        call = _Call(verb=verb, resource=kind, request=request)
-        async with self._deadline(str(call), seconds), self._send(call) as response:
+        call = _Call(what=f"{verb} (helm)", verb=verb, request=request)
+        async with self._deadline(call.what, seconds), self._send(call) as response:
             yield response
 
-    async def _write(self, call: _Call) -> Json:
+    async def _write(self, verb: str, resource: Resource, *place: str | None, body: Json) -> Json:
+        query = FIELD_MANAGER if verb != "delete" else {}
+        call = _build(verb, resource, *place, query=query, body=body)
         if not self._may_write():
-            raise UnavailableError(str(call), reason="NotLeading", is_unsent=True)
+            raise UnavailableError(call.what, reason="NotLeading", is_unsent=True)
         return await self._ask(call, None)
 
     async def _ask(self, call: _Call, timeout_seconds: float | None, *, is_object: bool = True) -> Json:
-        async with self._deadline(str(call), timeout_seconds), self._send(call) as response:
+        async with self._deadline(call.what, timeout_seconds), self._send(call) as response:
             text = await self._read(call, response)
         if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
             raise _error_of(call, response, text)
@@ -345,18 +315,18 @@ class KubeClient:
         until, pending = loop_time() + seconds, b""
         # No deadline is open while the caller has a line: it would end the caller's own work.
         async with contextlib.AsyncExitStack() as stack:
-            async with self._deadline(str(call), None):
+            async with self._deadline(call.what, None):
                 response = await stack.enter_async_context(self._send(call))
                 if response.status != HTTPStatus.OK:
                     raise _error_of(call, response, await self._read(call, response))
             while True:
-                async with self._deadline(str(call), until - loop_time()):
+                async with self._deadline(call.what, until - loop_time()):
                     chunk = await response.content.readany()
                 if not chunk:
                     return
                 *whole, pending = (pending + chunk).split(b"\n")
                 if len(pending) > self._answer_bytes:
-                    raise UnavailableError(str(call), status=response.status, reason="TooLarge")
+                    raise UnavailableError(call.what, status=response.status, reason="TooLarge")
                 for line in whole:
                     yield line
 
@@ -380,19 +350,19 @@ class KubeClient:
         except (aiohttp.ClientError, OSError) as error:
             # Before a connection stands nothing is sent: the outcome of a write is known then.
             is_unsent = isinstance(error, aiohttp.ClientConnectorError)
-            raise UnavailableError(str(call), reason=_word(error), is_unsent=is_unsent) from error
+            raise UnavailableError(call.what, reason=_word(error), is_unsent=is_unsent) from error
         finally:
             if self._on_request is not None:
                 self._on_request(RequestRecord(call.verb, call.request.path, status, loop_time() - started))
 
     async def _read(self, call: _Call, response: ApiResponse) -> bytes:
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise UnavailableError(str(call), status=response.status, reason="Compressed")
+            raise UnavailableError(call.what, status=response.status, reason="Compressed")
         text = bytearray()
         while chunk := await response.content.readany():
             text += chunk
             if len(text) > self._answer_bytes:
-                raise UnavailableError(str(call), status=response.status, reason="TooLarge")
+                raise UnavailableError(call.what, status=response.status, reason="TooLarge")
         return bytes(text)
 
     def _note_time(self, date: str) -> None:
@@ -420,12 +390,9 @@ def _build(
         headers=headers,
         body=body,
     )
-    shown = "/".join(part for part in (namespace, name or _name_of(body)) if part)
-    return _Call(verb=verb, resource=resource, request=request, name=name or "", shown=shown)
-
-
-def _name_of(body: Json | None) -> str:
-    return str(((body or {}).get("metadata") or {}).get("name") or "")
+    shown = name or (body or {}).get("metadata", {}).get("name")
+    what = " ".join((verb, resource.kind, "/".join(part for part in (namespace, shown) if part))).rstrip()
+    return _Call(what=what, verb=verb, request=request, name=name or "")
 
 
 def _typed(resource: Resource, body: Json) -> Json:
@@ -453,7 +420,7 @@ def _readable(call: _Call, status: int) -> Iterator[None]:
     try:
         yield
     except _MALFORMED:
-        raise UnavailableError(str(call), status=status, reason="NoKubernetesAnswer") from None
+        raise UnavailableError(call.what, status=status, reason="NoKubernetesAnswer") from None
 
 
 def _error_of(call: _Call, response: ApiResponse, text: bytes) -> ApiError:
@@ -463,14 +430,13 @@ def _error_of(call: _Call, response: ApiResponse, text: bytes) -> ApiError:
         parsed = json.loads(text)
         status = parsed if parsed["kind"] == "Status" else {}
     if response.headers.get(RANCHER_AUTH) == "false":
-        return ApiError(str(call), status=response.status, reason=TOKEN_REFUSED)
+        return ApiError(call.what, status=response.status, reason=TOKEN_REFUSED)
     return _error(call, response.status, status, response.headers.get("Retry-After", ""))
 
 
 def _error(call: _Call, code: int, status: Json, retry_after: str = "") -> ApiError:
-    reason, details = _reason(status.get("reason")), status.get("details")
-    details = details if isinstance(details, dict) else {}
-    what = str(call)
+    reason, details = _reason(status.get("reason")), as_mapping(status.get("details"))
+    what = call.what
     if code == HTTPStatus.NOT_FOUND and call.name and details.get("name") == call.name:
         # A proxy and a missing CRD answer 404, too: only the API server's own words say that the object is gone.
         return NotFoundError(what, status=code, reason=reason)
@@ -482,10 +448,10 @@ def _error(call: _Call, code: int, status: Json, retry_after: str = "") -> ApiEr
         is_refused = code == HTTPStatus.TOO_MANY_REQUESTS
         wait = min(wait, _LONGEST_RETRY_SECONDS) or float(is_refused)
         return UnavailableError(what, status=code, reason=reason, retry_after=wait, is_unsent=is_refused)
-    causes = details.get("causes")
-    for cause in causes if isinstance(causes, list) else ():
-        if isinstance(cause, dict) and cause.get("reason") == NAMESPACE_TERMINATING:
-            reason = NAMESPACE_TERMINATING
+    if any(
+        as_mapping(each).get("reason") == NAMESPACE_TERMINATING for each in as_list(details.get("causes"))
+    ):
+        reason = NAMESPACE_TERMINATING
     return (ForbiddenError if code == HTTPStatus.FORBIDDEN else ApiError)(what, status=code, reason=reason)
 
 

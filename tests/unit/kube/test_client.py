@@ -42,9 +42,7 @@ async def test_requests_say_what_they_are(server, client):
     await client.create(CONFIG_MAPS, {"metadata": {"name": "x", "namespace": "a"}})
     await client.replace(FLOATING_IPS, CONFIG_MAP, subresource="status")
     await client.merge_patch(CONFIG_MAPS, "x", {"data": {"k": None}}, namespace="a")
-    await client.delete(
-        CONFIG_MAPS, "x", namespace="a", uid="u", resource_version=7, propagation="Background"
-    )
+    await client.delete(CONFIG_MAPS, "x", namespace="a", uid="u", resource_version=7)
     seen = [(request.method, request.path, request.content_type) for request in server.requests[1:]]
     assert seen == [
         ("POST", "/api/v1/namespaces/a/configmaps", "application/json"),
@@ -61,7 +59,6 @@ async def test_requests_say_what_they_are(server, client):
     assert (created["kind"], created["apiVersion"]) == ("ConfigMap", "v1")
     assert patched == {"data": {"k": None}}
     assert deleted["preconditions"] == {"uid": "u", "resourceVersion": "7"}
-    assert deleted["propagationPolicy"] == "Background"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb"])
