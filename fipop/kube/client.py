@@ -124,7 +124,7 @@ class KubeClient:
         self._pages = pages
         self._on_request = on_request
         self._may_write: Callable[[], bool] = lambda: True
-        self._clock: list[float] = []
+        self._clock: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -155,7 +155,8 @@ class KubeClient:
         if not self._clock:
             raise UnavailableError("read the clock of the API server", reason="NoAnswerYet", is_unsent=True)
         try:
-            return datetime.fromtimestamp(self._clock[0] + loop_time(), tz=UTC)
+            (offset,) = self._clock.values()
+            return datetime.fromtimestamp(offset + loop_time(), tz=UTC)
         except (ValueError, OverflowError):  # a guest cluster can say that it is the end of the year 9999
             raise UnavailableError("read the clock of the API server", reason="BadDate") from None
 
@@ -198,9 +199,9 @@ class KubeClient:
         }
         query = {key: value for key, value in selectors.items() if value} | {"limit": str(self._page_items)}
         accept = METADATA.format("List") if options.get("metadata_only") else JSON
-        seconds, namespace = options.get("timeout_seconds"), options.get("namespace")
+        seconds, namespace = options.get("timeout_seconds") or self._timeout_seconds, options.get("namespace")
         items: list[Any] = []
-        async with self._deadline(f"list {resource.kind}", seconds):
+        async with _deadline(f"list {resource.kind}", seconds):
             for _ in range(self._pages):
                 call = _build("list", resource, namespace, query=query, accept=accept)
                 page = await self._ask(call, seconds)
@@ -290,7 +291,7 @@ class KubeClient:
     async def exchange(self, request: ApiRequest, *, verb: str, seconds: float) -> AsyncIterator[ApiResponse]:
         """Send a request of another program, and return its answer, of any status, until the context ends."""
         call = _Call(what=f"{verb} (helm)", verb=verb, request=request)
-        async with self._deadline(call.what, seconds), self._send(call) as response:
+        async with self._send(call, seconds) as response:
             yield response
 
     async def _write(self, verb: str, resource: Resource, *place: str | None, body: Json) -> Json:
@@ -301,7 +302,8 @@ class KubeClient:
         return await self._ask(call, None)
 
     async def _ask(self, call: _Call, timeout_seconds: float | None, *, is_object: bool = True) -> Json:
-        async with self._deadline(call.what, timeout_seconds), self._send(call) as response:
+        seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        async with self._send(call, seconds) as response:
             text = await self._read(call, response)
         if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
             raise _error_of(call, response, text)
@@ -315,12 +317,12 @@ class KubeClient:
         until, pending = loop_time() + seconds, b""
         # No deadline is open while the caller has a line: it would end the caller's own work.
         async with contextlib.AsyncExitStack() as stack:
-            async with self._deadline(call.what, None):
-                response = await stack.enter_async_context(self._send(call))
+            async with _deadline(call.what, self._timeout_seconds):
+                response = await stack.enter_async_context(self._send(call, None))
                 if response.status != HTTPStatus.OK:
                     raise _error_of(call, response, await self._read(call, response))
             while True:
-                async with self._deadline(call.what, until - loop_time()):
+                async with _deadline(call.what, until - loop_time()):
                     chunk = await response.content.readany()
                 if not chunk:
                     return
@@ -331,23 +333,15 @@ class KubeClient:
                     yield line
 
     @asynccontextmanager
-    async def _deadline(self, what: str, seconds: float | None) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(self._timeout_seconds if seconds is None else seconds):
-                yield
-        except TimeoutError:
-            raise UnavailableError(what, reason="Timeout") from None
-
-    @asynccontextmanager
-    async def _send(self, call: _Call) -> AsyncIterator[ApiResponse]:
+    async def _send(self, call: _Call, seconds: float | None) -> AsyncIterator[ApiResponse]:
         """Send a request, record how it ended, and translate what goes wrong on the way to the server and back."""
         started, status = loop_time(), 0
         try:
-            async with self._server.send(call.request) as response:
+            async with asyncio.timeout(seconds), self._server.send(call.request) as response:
                 status = response.status
                 self._note_time(response.headers.get("Date", ""))
                 yield response
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
             # Before a connection stands nothing is sent: the outcome of a write is known then.
             is_unsent = isinstance(error, aiohttp.ClientConnectorError)
             raise UnavailableError(call.what, reason=_word(error), is_unsent=is_unsent) from error
@@ -366,8 +360,20 @@ class KubeClient:
         return bytes(text)
 
     def _note_time(self, date: str) -> None:
-        with contextlib.suppress(*_MALFORMED, IndexError):
-            self._clock[:] = [parsedate_to_datetime(date).timestamp() - loop_time()]
+        if date not in self._clock:  # to read it costs a twentieth of a request, and it changes once a second
+            with contextlib.suppress(*_MALFORMED, IndexError):
+                offset = parsedate_to_datetime(date).timestamp() - loop_time()
+                self._clock.clear()
+                self._clock[date] = offset
+
+
+@asynccontextmanager
+async def _deadline(what: str, seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise UnavailableError(what, reason="Timeout") from None
 
 
 def _build(

@@ -65,15 +65,17 @@ class HttpServer:
     @asynccontextmanager
     async def send(self, request: ApiRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request with the credential of the moment, and return its answer until the context ends."""
-        serialized = await self._api.param_serialize(
+        # It gets neither headers nor body: it would copy both, in search of models.
+        method, url, credential, *_ = await self._api.param_serialize(
             request.method,
             request.path,
             query_params=list(request.query.items()),
-            header_params={"User-Agent": _USER_AGENT, **request.headers},
-            body=request.body,
             auth_settings=["BearerToken"],
         )
-        response = (await self._api.call_api(*serialized, _request_timeout=_NO_TIMEOUT)).response
+        headers = {"User-Agent": _USER_AGENT, **request.headers, **credential}
+        response = (
+            await self._api.call_api(method, url, headers, request.body, _request_timeout=_NO_TIMEOUT)
+        ).response
         try:
             yield response
         finally:
