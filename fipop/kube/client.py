@@ -352,12 +352,13 @@ class KubeClient:
     async def _read(self, call: _Call, response: ApiResponse) -> bytes:
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise UnavailableError(call.what, status=response.status, reason="Compressed")
-        text = bytearray()
+        chunks, size = [], 0
         while chunk := await response.content.readany():
-            text += chunk
-            if len(text) > self._answer_bytes:
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > self._answer_bytes:
                 raise UnavailableError(call.what, status=response.status, reason="TooLarge")
-        return bytes(text)
+        return b"".join(chunks)
 
     def _note_time(self, date: str) -> None:
         if date not in self._clock:  # to read it costs a twentieth of a request, and it changes once a second

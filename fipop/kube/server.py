@@ -25,6 +25,8 @@ sslproto.SSLProtocol.max_size = 32 * 1024
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 """The client has a deadline for each request."""
+_BUFFER_BYTES = 64 * 1024
+"""What arrives before it is read. The package keeps 4 MiB for each answer, for those who read whole lines."""
 _USER_AGENT = "fipop"
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -37,7 +39,11 @@ class HttpServer:
             raise StartError(what=f"server {configuration.host}", problem="must be an https URL")
         # Certificate authorities of k3s and RKE2 lack extensions that Python 3.13 asks for.
         configuration.disable_strict_ssl_verification = True
-        session = {"cookie_jar": aiohttp.DummyCookieJar(), "middlewares": (refuse_redirect,)}
+        session = {
+            "cookie_jar": aiohttp.DummyCookieJar(),
+            "middlewares": (refuse_redirect,),
+            "read_bufsize": _BUFFER_BYTES,
+        }
         configuration.client_session_kwargs = {**session, **(configuration.client_session_kwargs or {})}
         self._configuration = configuration
         self._authority = _read_text(configuration.ssl_ca_cert)
