@@ -33,7 +33,7 @@ from localfleet.fleet import LocalFleet
 NAMESPACE = "bench"
 PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 OBJECTS, OBJECT_BYTES = 500, 2048
-REQUESTS = {"get": 3000, "patch": 1500, "list": 40}
+REQUESTS = {"get": 1500, "patch": 800, "list": 40}
 """How many requests of each kind a turn measures."""
 AT_ONCE = 16
 
