@@ -104,7 +104,8 @@ class KubeClient:
 
     No method retries: that is the work queue's job. A request with all pages of a list takes at most `timeout_seconds`,
     an answer has at most `answer_bytes`, and a list `pages` pages of `page_items` objects. After an UnavailableError a
-    write can have been committed: read the object first.
+    write can have been committed: read the object first. So can a replacement after a ConflictError: if a connection
+    that was kept open ends without an answer, aiohttp sends a PUT or DELETE once more.
     """
 
     def __init__(

@@ -165,6 +165,35 @@ async def test_the_outcome_of_a_write_without_an_answer_is_unknown(server, clien
     assert len(server.requests) == 1, "a create is sent once"
 
 
+@pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete"])
+async def test_a_write_that_is_cut_after_it_was_committed_is_never_taken_for_another_s(server, client, verb):
+    stored = {"metadata": CONFIG_MAP["metadata"] | {"resourceVersion": "1"}}
+    committed: list[str] = []
+
+    async def commit(request: web.Request) -> web.StreamResponse:
+        if committed:  # aiohttp sends what may be sent twice once more: the version is another by now
+            return web.json_response({"kind": "Status", "reason": "Conflict"}, status=409)
+        committed.append(request.method)
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    server.says(CONFIG_MAP)
+    await client.get(CONFIG_MAPS, "x", namespace="a")  # its connection is kept
+    server.answer = commit
+    writes = {
+        "create": lambda: client.create(CONFIG_MAPS, stored),
+        "replace": lambda: client.replace(CONFIG_MAPS, stored),
+        "patch": lambda: client.merge_patch(CONFIG_MAPS, "x", stored, namespace="a"),
+        "delete": lambda: client.delete(CONFIG_MAPS, "x", namespace="a", resource_version=1),
+    }
+    with pytest.raises((UnavailableError, ConflictError)) as caught:
+        await writes[verb]()
+    assert len(committed) == 1
+    assert isinstance(caught.value, UnavailableError) or verb in ("replace", "delete")
+    assert not getattr(caught.value, "is_unsent", False)
+
+
 async def test_a_refused_connection_sends_nothing(server):
     server.url = "https://127.0.0.1:1"
     async with server.client() as client:
