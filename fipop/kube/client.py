@@ -50,6 +50,10 @@ _REASON = re.compile(r"[A-Za-z0-9]{1,64}")
 _LONGEST_RETRY_SECONDS = 60.0
 
 
+class CutError(aiohttp.ClientError):
+    """The connection of a write ended without an answer."""
+
+
 class RedirectError(aiohttp.ClientPayloadError):
     """The server answered with a redirect: no other server gets the token, and no answer of another one counts."""
 
@@ -104,8 +108,7 @@ class KubeClient:
 
     No method retries: that is the work queue's job. A request with all pages of a list takes at most `timeout_seconds`,
     an answer has at most `answer_bytes`, and a list `pages` pages of `page_items` objects. After an UnavailableError a
-    write can have been committed: read the object first. So can a replacement after a ConflictError: if a connection
-    that was kept open ends without an answer, aiohttp sends a PUT or DELETE once more.
+    write can have been committed: read the object first.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from fipop.boundary import ApiRequest
 from fipop.errors import StartError
-from fipop.kube.client import RedirectError
+from fipop.kube.client import CutError, RedirectError
 
 sslproto.SSLProtocol.max_size = 32 * 1024
 """asyncio's buffer of 256 KiB for each TLS connection is most of what one costs. A TLS record has at most 16 KiB."""
@@ -41,7 +41,7 @@ class HttpServer:
         configuration.disable_strict_ssl_verification = True
         session = {
             "cookie_jar": aiohttp.DummyCookieJar(),
-            "middlewares": (refuse_redirect,),
+            "middlewares": (send_once,),
             "read_bufsize": _BUFFER_BYTES,
         }
         configuration.client_session_kwargs = {**session, **(configuration.client_session_kwargs or {})}
@@ -101,7 +101,7 @@ def open_session(configuration: Configuration, trace: aiohttp.TraceConfig) -> ai
         if authorization:
             request.headers["Authorization"] = authorization
         request.server_hostname = configuration.tls_server_name
-        return await refuse_redirect(request, send)
+        return await send_once(request, send)
 
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=RESTClientObject(configuration).ssl_context),
@@ -114,11 +114,22 @@ def open_session(configuration: Configuration, trace: aiohttp.TraceConfig) -> ai
     )
 
 
-async def refuse_redirect(
+async def send_once(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Raise RedirectError for a redirect that aiohttp would follow."""
-    response = await send(request)
+    """Send a request to this server alone, and a write once.
+
+    Raises RedirectError for a redirect that aiohttp would follow, and CutError for a PUT or DELETE that it would send
+    again after its connection ended: the first can have been committed.
+    """
+    try:
+        response = await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if request.method == "GET":
+            raise
+        raise CutError from error
     if response.status in _REDIRECTS:
         response.close()
         raise RedirectError
