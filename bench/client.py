@@ -59,7 +59,8 @@ async def open_bare(kubeconfig: Path) -> AsyncIterator[Requests]:
     """Lend the same requests as few lines of aiohttp send them."""
     configuration = await configure_from_kubeconfig(kubeconfig)
     connector = aiohttp.TCPConnector(ssl=RESTClientObject(configuration).ssl_context)
-    async with aiohttp.ClientSession(configuration.host, connector=connector) as session:
+    plain = {"Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(configuration.host, connector=connector, headers=plain) as session:
 
         async def send(method: str, path: str, **options: Any) -> Any:
             async with session.request(method, path, **options) as answer:
