@@ -157,7 +157,8 @@ class Assets:
         recipe = self.catalogue.go[name]
         folder = self._module(recipe)
         system = f"{platform.system()}-{platform.machine()}"
-        return plan_build(recipe, (folder / "go.mod").read_text(), (folder / "go.sum").read_text(), system)
+        source = folder / ("go.sum" if recipe.pinned else "main.go")
+        return plan_build(recipe, (folder / "go.mod").read_text(), source.read_text(), system)
 
     def _module(self, recipe: Recipe) -> Path:
         chosen = self.environment.get(KUBERNETES)

@@ -48,6 +48,8 @@ def parse_go_mod(text: str) -> GoMod:
 class Recipe:
     """One program: a `package` of the Go module in the folder `module`, in the version of `pinned`.
 
+    Without `pinned` the program is our own: the file `main.go` of that folder.
+
     `stamps` are values for the linker's `-X`, with `{version}`, `{major}` and `{minor}` to be filled in:
     built without them, the API server says v0.0.0 and helm says v3.22, which no one accepts as a version.
     """
@@ -55,7 +57,7 @@ class Recipe:
     name: str
     module: str
     package: str
-    pinned: str
+    pinned: str = ""
     stamps: tuple[str, ...] = ()
 
 
@@ -70,18 +72,18 @@ class GoBuild:
     key: str
 
 
-def plan_build(recipe: Recipe, go_mod: str, go_sum: str, platform: str) -> GoBuild:
-    """Join a recipe with the texts of its go.mod and go.sum.
+def plan_build(recipe: Recipe, go_mod: str, source: str, platform: str) -> GoBuild:
+    """Join a recipe with the texts of its go.mod and of its source: go.sum, or our own main.go.
 
     `platform` keeps machines that share a home apart.
     """
     module = parse_go_mod(go_mod)
-    version = module.versions[recipe.pinned]
+    version = module.versions[recipe.pinned] if recipe.pinned else "v0.0.0"
     major, minor = version.removeprefix("v").split(".")[:2]
     stamps = (stamp.format(version=version, major=major, minor=minor) for stamp in recipe.stamps)
     ldflags = " ".join(["-s", "-w", *(f"-X {stamp}" for stamp in stamps)])
     digest = hashlib.sha256()
-    for part in (recipe.package, ldflags, *BUILD_FLAGS, str(BUILD_ENVIRONMENT), go_mod, go_sum, platform):
+    for part in (recipe.package, ldflags, *BUILD_FLAGS, str(BUILD_ENVIRONMENT), go_mod, source, platform):
         digest.update(part.encode() + b"\0")
     return GoBuild(
         recipe=recipe,
@@ -148,6 +150,7 @@ def build_catalogue() -> Catalogue:
             package="github.com/distribution/distribution/v3/cmd/registry",
             pinned="github.com/distribution/distribution/v3",
         ),
+        Recipe(name="guest-proxy", module="guest-proxy", package="."),
     )
     return Catalogue(
         go={recipe.name: recipe for recipe in recipes},

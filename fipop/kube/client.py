@@ -20,7 +20,7 @@ import aiohttp
 from fipop.boundary import ApiRequest, ApiResponse, ApiServer, loop_time
 from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
 from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
-from fipop.jsons import Json
+from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.resources import Resource
 
 T = TypeVar("T")
@@ -48,6 +48,10 @@ _METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DEL
 )
 _REASON = re.compile(r"[A-Za-z0-9]{1,64}")
 _LONGEST_RETRY_SECONDS = 60.0
+
+
+class CutError(aiohttp.ClientError):
+    """The connection of a write ended without an answer."""
 
 
 class RedirectError(aiohttp.ClientPayloadError):
@@ -92,15 +96,11 @@ class RequestRecord(NamedTuple):
 class _Call:
     """One request, and what an error calls it."""
 
+    what: str
     verb: str
-    resource: Resource
     request: ApiRequest
     name: str = ""
     """The object that the request names; a 404 is about it only if the API server says so."""
-    shown: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource.kind} {self.shown}".rstrip()
 
 
 class KubeClient:
@@ -128,7 +128,7 @@ class KubeClient:
         self._pages = pages
         self._on_request = on_request
         self._may_write: Callable[[], bool] = lambda: True
-        self._clock: list[float] = []
+        self._clock: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -159,7 +159,8 @@ class KubeClient:
         if not self._clock:
             raise UnavailableError("read the clock of the API server", reason="NoAnswerYet", is_unsent=True)
         try:
-            return datetime.fromtimestamp(self._clock[0] + loop_time(), tz=UTC)
+            (offset,) = self._clock.values()
+            return datetime.fromtimestamp(offset + loop_time(), tz=UTC)
         except (ValueError, OverflowError):  # a guest cluster can say that it is the end of the year 9999
             raise UnavailableError("read the clock of the API server", reason="BadDate") from None
 
@@ -202,9 +203,9 @@ class KubeClient:
         }
         query = {key: value for key, value in selectors.items() if value} | {"limit": str(self._page_items)}
         accept = METADATA.format("List") if options.get("metadata_only") else JSON
-        seconds, namespace = options.get("timeout_seconds"), options.get("namespace")
+        seconds, namespace = options.get("timeout_seconds") or self._timeout_seconds, options.get("namespace")
         items: list[Any] = []
-        async with self._deadline(f"list {resource.kind}", seconds):
+        async with _deadline(f"list {resource.kind}", seconds):
             for _ in range(self._pages):
                 call = _build("list", resource, namespace, query=query, accept=accept)
                 page = await self._ask(call, seconds)
@@ -246,30 +247,18 @@ class KubeClient:
 
     async def version(self) -> Json:
         """Return what the API server says of its version: `major`, `minor`, `gitVersion` and more."""
-        kind = Resource(group="", version="v1", plural="", kind="version", namespaced=False)
         request = ApiRequest(method="GET", path="/version", headers={"Accept": JSON})
-        return await self._ask(_Call(verb="get", resource=kind, request=request), None, is_object=False)
+        return await self._ask(_Call(what="get version", verb="get", request=request), None, is_object=False)
 
     async def create(self, resource: Resource, body: Json, *, namespace: str | None = None) -> Json:
         """Create an object and return it as stored; ConflictError if its name is taken."""
-        metadata = body["metadata"]
-        place = namespace or metadata.get("namespace")
-        call = _build("create", resource, place, query=FIELD_MANAGER, body=_typed(resource, body))
-        return await self._write(call)
+        place = namespace or body["metadata"].get("namespace")
+        return await self._write("create", resource, place, body=_typed(resource, body))
 
     async def replace(self, resource: Resource, body: Json, *, subresource: str | None = None) -> Json:
         """Replace an object that was read before, at the version in `body`; ConflictError if it changed since."""
-        metadata = body["metadata"]
-        call = _build(
-            "replace",
-            resource,
-            metadata.get("namespace"),
-            metadata["name"],
-            subresource,
-            query=FIELD_MANAGER,
-            body=_typed(resource, body),
-        )
-        return await self._write(call)
+        place = body["metadata"].get("namespace"), body["metadata"]["name"], subresource
+        return await self._write("replace", resource, *place, body=_typed(resource, body))
 
     async def merge_patch(
         self,
@@ -281,16 +270,7 @@ class KubeClient:
         subresource: str | None = None,
     ) -> Json:
         """Merge a patch into an object; with `metadata.resourceVersion`, ConflictError if it changed since."""
-        call = _build(
-            "patch",
-            resource,
-            namespace,
-            name,
-            subresource,
-            query=FIELD_MANAGER,
-            body=patch,
-        )
-        return await self._write(call)
+        return await self._write("patch", resource, namespace, name, subresource, body=patch)
 
     async def delete(
         self,
@@ -300,19 +280,13 @@ class KubeClient:
         namespace: str | None = None,
         uid: str | None = None,
         resource_version: str | int | None = None,
-        propagation: str | None = None,
     ) -> bool:
         """Delete an object; False if it was gone already, ConflictError if a precondition fails."""
         wanted = {"uid": uid, "resourceVersion": str(resource_version) if resource_version else None}
-        body: Json = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "preconditions": {key: value for key, value in wanted.items() if value},
-        }
-        if propagation is not None:
-            body["propagationPolicy"] = propagation
+        preconditions = {key: value for key, value in wanted.items() if value}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
         try:
-            await self._write(_build("delete", resource, namespace, name, body=body))
+            await self._write("delete", resource, namespace, name, body=body)
         except NotFoundError:
             return False
         return True
@@ -320,18 +294,20 @@ class KubeClient:
     @asynccontextmanager
     async def exchange(self, request: ApiRequest, *, verb: str, seconds: float) -> AsyncIterator[ApiResponse]:
         """Send a request of another program, and return its answer, of any status, until the context ends."""
-        kind = Resource(group="", version="v1", plural="", kind="(helm)", namespaced=False)
-        call = _Call(verb=verb, resource=kind, request=request)
-        async with self._deadline(str(call), seconds), self._send(call) as response:
+        call = _Call(what=f"{verb} (helm)", verb=verb, request=request)
+        async with self._send(call, seconds) as response:
             yield response
 
-    async def _write(self, call: _Call) -> Json:
+    async def _write(self, verb: str, resource: Resource, *place: str | None, body: Json) -> Json:
+        query = FIELD_MANAGER if verb != "delete" else {}
+        call = _build(verb, resource, *place, query=query, body=body)
         if not self._may_write():
-            raise UnavailableError(str(call), reason="NotLeading", is_unsent=True)
+            raise UnavailableError(call.what, reason="NotLeading", is_unsent=True)
         return await self._ask(call, None)
 
     async def _ask(self, call: _Call, timeout_seconds: float | None, *, is_object: bool = True) -> Json:
-        async with self._deadline(str(call), timeout_seconds), self._send(call) as response:
+        seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        async with self._send(call, seconds) as response:
             text = await self._read(call, response)
         if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
             raise _error_of(call, response, text)
@@ -345,59 +321,64 @@ class KubeClient:
         until, pending = loop_time() + seconds, b""
         # No deadline is open while the caller has a line: it would end the caller's own work.
         async with contextlib.AsyncExitStack() as stack:
-            async with self._deadline(str(call), None):
-                response = await stack.enter_async_context(self._send(call))
+            async with _deadline(call.what, self._timeout_seconds):
+                response = await stack.enter_async_context(self._send(call, None))
                 if response.status != HTTPStatus.OK:
                     raise _error_of(call, response, await self._read(call, response))
             while True:
-                async with self._deadline(str(call), until - loop_time()):
+                async with _deadline(call.what, until - loop_time()):
                     chunk = await response.content.readany()
                 if not chunk:
                     return
                 *whole, pending = (pending + chunk).split(b"\n")
                 if len(pending) > self._answer_bytes:
-                    raise UnavailableError(str(call), status=response.status, reason="TooLarge")
+                    raise UnavailableError(call.what, status=response.status, reason="TooLarge")
                 for line in whole:
                     yield line
 
     @asynccontextmanager
-    async def _deadline(self, what: str, seconds: float | None) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(self._timeout_seconds if seconds is None else seconds):
-                yield
-        except TimeoutError:
-            raise UnavailableError(what, reason="Timeout") from None
-
-    @asynccontextmanager
-    async def _send(self, call: _Call) -> AsyncIterator[ApiResponse]:
+    async def _send(self, call: _Call, seconds: float | None) -> AsyncIterator[ApiResponse]:
         """Send a request, record how it ended, and translate what goes wrong on the way to the server and back."""
         started, status = loop_time(), 0
         try:
-            async with self._server.send(call.request) as response:
+            async with asyncio.timeout(seconds), self._server.send(call.request) as response:
                 status = response.status
                 self._note_time(response.headers.get("Date", ""))
                 yield response
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
             # Before a connection stands nothing is sent: the outcome of a write is known then.
             is_unsent = isinstance(error, aiohttp.ClientConnectorError)
-            raise UnavailableError(str(call), reason=_word(error), is_unsent=is_unsent) from error
+            raise UnavailableError(call.what, reason=_word(error), is_unsent=is_unsent) from error
         finally:
             if self._on_request is not None:
                 self._on_request(RequestRecord(call.verb, call.request.path, status, loop_time() - started))
 
     async def _read(self, call: _Call, response: ApiResponse) -> bytes:
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise UnavailableError(str(call), status=response.status, reason="Compressed")
-        text = bytearray()
+            raise UnavailableError(call.what, status=response.status, reason="Compressed")
+        chunks, size = [], 0
         while chunk := await response.content.readany():
-            text += chunk
-            if len(text) > self._answer_bytes:
-                raise UnavailableError(str(call), status=response.status, reason="TooLarge")
-        return bytes(text)
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > self._answer_bytes:
+                raise UnavailableError(call.what, status=response.status, reason="TooLarge")
+        return b"".join(chunks)
 
     def _note_time(self, date: str) -> None:
-        with contextlib.suppress(*_MALFORMED, IndexError):
-            self._clock[:] = [parsedate_to_datetime(date).timestamp() - loop_time()]
+        if date not in self._clock:  # to read it costs a twentieth of a request, and it changes once a second
+            with contextlib.suppress(*_MALFORMED, IndexError):
+                offset = parsedate_to_datetime(date).timestamp() - loop_time()
+                self._clock.clear()
+                self._clock[date] = offset
+
+
+@asynccontextmanager
+async def _deadline(what: str, seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise UnavailableError(what, reason="Timeout") from None
 
 
 def _build(
@@ -420,12 +401,9 @@ def _build(
         headers=headers,
         body=body,
     )
-    shown = "/".join(part for part in (namespace, name or _name_of(body)) if part)
-    return _Call(verb=verb, resource=resource, request=request, name=name or "", shown=shown)
-
-
-def _name_of(body: Json | None) -> str:
-    return str(((body or {}).get("metadata") or {}).get("name") or "")
+    shown = name or (body or {}).get("metadata", {}).get("name")
+    what = " ".join((verb, resource.kind, "/".join(part for part in (namespace, shown) if part))).rstrip()
+    return _Call(what=what, verb=verb, request=request, name=name or "")
 
 
 def _typed(resource: Resource, body: Json) -> Json:
@@ -453,7 +431,7 @@ def _readable(call: _Call, status: int) -> Iterator[None]:
     try:
         yield
     except _MALFORMED:
-        raise UnavailableError(str(call), status=status, reason="NoKubernetesAnswer") from None
+        raise UnavailableError(call.what, status=status, reason="NoKubernetesAnswer") from None
 
 
 def _error_of(call: _Call, response: ApiResponse, text: bytes) -> ApiError:
@@ -463,14 +441,13 @@ def _error_of(call: _Call, response: ApiResponse, text: bytes) -> ApiError:
         parsed = json.loads(text)
         status = parsed if parsed["kind"] == "Status" else {}
     if response.headers.get(RANCHER_AUTH) == "false":
-        return ApiError(str(call), status=response.status, reason=TOKEN_REFUSED)
+        return ApiError(call.what, status=response.status, reason=TOKEN_REFUSED)
     return _error(call, response.status, status, response.headers.get("Retry-After", ""))
 
 
 def _error(call: _Call, code: int, status: Json, retry_after: str = "") -> ApiError:
-    reason, details = _reason(status.get("reason")), status.get("details")
-    details = details if isinstance(details, dict) else {}
-    what = str(call)
+    reason, details = _reason(status.get("reason")), as_mapping(status.get("details"))
+    what = call.what
     if code == HTTPStatus.NOT_FOUND and call.name and details.get("name") == call.name:
         # A proxy and a missing CRD answer 404, too: only the API server's own words say that the object is gone.
         return NotFoundError(what, status=code, reason=reason)
@@ -482,10 +459,10 @@ def _error(call: _Call, code: int, status: Json, retry_after: str = "") -> ApiEr
         is_refused = code == HTTPStatus.TOO_MANY_REQUESTS
         wait = min(wait, _LONGEST_RETRY_SECONDS) or float(is_refused)
         return UnavailableError(what, status=code, reason=reason, retry_after=wait, is_unsent=is_refused)
-    causes = details.get("causes")
-    for cause in causes if isinstance(causes, list) else ():
-        if isinstance(cause, dict) and cause.get("reason") == NAMESPACE_TERMINATING:
-            reason = NAMESPACE_TERMINATING
+    if any(
+        as_mapping(each).get("reason") == NAMESPACE_TERMINATING for each in as_list(details.get("causes"))
+    ):
+        reason = NAMESPACE_TERMINATING
     return (ForbiddenError if code == HTTPStatus.FORBIDDEN else ApiError)(what, status=code, reason=reason)
 
 

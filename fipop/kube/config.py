@@ -39,6 +39,7 @@ def configure_in_cluster() -> Configuration:
             what="this process",
             problem="is in no pod with a ServiceAccount. Name a kubeconfig with --kubeconfig",
         ) from error
+    # The package's hook sets the server again, too, which may be another one by --master.
     configuration = Configuration(host=loaded.host, ssl_ca_cert=loaded.ssl_ca_cert)
     configuration.api_key = _read_token(loaded)
     read_again: Callable[[Configuration], None] = loaded.refresh_api_key_hook  # type: ignore[assignment]
@@ -54,7 +55,9 @@ def configure_in_cluster() -> Configuration:
     return configuration
 
 
-async def configure_from_kubeconfig(path: Path | None = None, *, context: str | None = None) -> Configuration:
+async def configure_from_kubeconfig(
+    path: Path | None = None, *, context: str | None = None, renew_seconds: float = RENEW_SECONDS
+) -> Configuration:
     """Return the configuration that a kubeconfig describes, as kubectl reads it. Raises StartError.
 
     Without a path, the files that KUBECONFIG names, or ~/.kube/config. Credential plugins run. A proxy is the
@@ -64,11 +67,15 @@ async def configure_from_kubeconfig(path: Path | None = None, *, context: str | 
     source = str(path or os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG)
     configuration = Configuration()
     try:
-        merged = kube_config.KubeConfigMerger(source).config  # type: ignore[no-untyped-call]
+        merger = kube_config.KubeConfigMerger(source)  # type: ignore[no-untyped-call]
+        merged = merger.config
         if merged is None:
             raise StartError(
                 what=f'kubeconfig "{source}"', problem="does not exist. Name one with --kubeconfig"
             )
+        # Of several files kubectl takes the first that names a context, the package the last.
+        named = (each.get("current-context") for each in merger.config_files.values())
+        context = context or next(filter(None, named), None)
         _check_context(merged, context)
         loader = kube_config.KubeConfigLoader(merged, context, config_base_path=None)  # type: ignore[no-untyped-call]
         await loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
@@ -77,7 +84,7 @@ async def configure_from_kubeconfig(path: Path | None = None, *, context: str | 
     except _MALFORMED as error:
         raise StartError(what=f'kubeconfig "{source}"', problem="cannot be used") from error
     configuration.api_key = _read_token(configuration)
-    configuration.refresh_api_key_hook = _renew(loader.load_and_set)  # type: ignore[assignment]
+    configuration.refresh_api_key_hook = _renew(loader.load_and_set, renew_seconds)  # type: ignore[assignment]
     configuration.proxy = _find_proxy(configuration)
     configuration.client_session_kwargs = {"trust_env": False}
     return configuration
@@ -102,14 +109,14 @@ def _check_credential(configuration: Configuration, user: dict[str, object]) -> 
 
 
 def _renew(
-    load: Callable[[Configuration], Awaitable[None]],
+    load: Callable[[Configuration], Awaitable[None]], seconds: float
 ) -> Callable[[Configuration], Awaitable[None]]:
     """Return a hook that loads a credential again, and nothing else; while that fails, the last one stays."""
     loaded_at = time.monotonic()
 
     async def renew(configuration: Configuration) -> None:
         nonlocal loaded_at
-        if time.monotonic() - loaded_at < RENEW_SECONDS:
+        if time.monotonic() - loaded_at < seconds:
             return
         loaded_at = time.monotonic()
         loaded = Configuration()

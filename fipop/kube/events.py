@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,19 +90,6 @@ class EventRecorder:
         """Have an event about an object written; returns at once and never fails."""
         self._repeats += is_repeated
         occurrence = f"{self._source['reportingInstance']} {self._repeats}" if is_repeated else ""
-        text = "\0".join(
-            (
-                about.api_version,
-                about.kind,
-                about.uid or "",
-                about.name,
-                type,
-                reason,
-                message,
-                occurrence,
-            )
-        )
-        digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
         involved = {
             "apiVersion": about.api_version,
             "kind": about.kind,
@@ -109,6 +97,8 @@ class EventRecorder:
             "namespace": about.namespace,
             "uid": about.uid,
         }
+        text = json.dumps([involved, type, reason, message, occurrence])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         event = {
             "metadata": {
                 "name": f"{about.name[:200].rstrip('.-')}.{digest}",
@@ -139,13 +129,7 @@ class EventRecorder:
                 pass  # it was written within the last hour
             except ApiError as error:
                 logger.debug("Could not write event", extra={"error": str(error)})
-            finally:
-                self._waiting.task_done()
             await asyncio.sleep(_PAUSE_SECONDS)
-
-    async def flush(self) -> None:
-        """Return once everything recorded so far was written or dropped; needs `run` running."""
-        await self._waiting.join()
 
 
 def _cut(message: str) -> str:

@@ -78,9 +78,8 @@ def read_kubeconfig(data: bytes, guest_id: str) -> GuestAccess:
     if f"//k8s/clusters/{guest_id}" in url.path:
         raise GuestError("the kubeconfig's server has a double slash: Rancher's server-url ends with a slash")
     wanted = f"/k8s/clusters/{guest_id}"
-    if url.scheme != "https" or "@" in url.netloc or url.query or url.fragment:
-        raise GuestError(f"the kubeconfig's server must be https://<Rancher>{wanted}")
-    if not url.path.removesuffix("/").endswith(wanted) or ".." in url.path or "%" in url.path:
+    is_bare = url.scheme == "https" and not ("@" in url.netloc or url.query or url.fragment)
+    if not is_bare or not url.path.removesuffix("/").endswith(wanted) or ".." in url.path or "%" in url.path:
         raise GuestError(f"the kubeconfig's server must be https://<Rancher>{wanted}")
     return GuestAccess(server.rstrip("/"), token, authority)
 

@@ -58,50 +58,37 @@ class Resource:
         return quote(text, safe="")
 
 
-def _own(plural: str, kind: str, *, namespaced: bool) -> Resource:
-    return Resource(group=GROUP, version=VERSION, plural=plural, kind=kind, namespaced=namespaced)
+def _kind(api_version: str, plural: str, kind: str, *, namespaced: bool) -> Resource:
+    group, _, version = api_version.rpartition("/")
+    return Resource(group=group, version=version, plural=plural, kind=kind, namespaced=namespaced)
 
 
-FLOATING_IP_RANGES = _own("floatingipranges", "FloatingIPRange", namespaced=False)
-FLOATING_IPS = _own("floatingips", "FloatingIP", namespaced=True)
-FLOATING_IP_RESERVATIONS = _own("floatingipreservations", "FloatingIPReservation", namespaced=False)
+_OWN = f"{GROUP}/{VERSION}"
 
-PROVISIONING_CLUSTERS = Resource(
-    group="provisioning.cattle.io", version="v1", plural="clusters", kind="Cluster", namespaced=True
-)
-MANAGEMENT_CLUSTERS = Resource(
-    group="management.cattle.io", version="v3", plural="clusters", kind="Cluster", namespaced=False
-)
-HARVESTER_CONFIGS = Resource(
-    group="rke-machine-config.cattle.io",
-    version="v1",
-    plural="harvesterconfigs",
-    kind="HarvesterConfig",
-    namespaced=True,
+FLOATING_IP_RANGES = _kind(_OWN, "floatingipranges", "FloatingIPRange", namespaced=False)
+FLOATING_IPS = _kind(_OWN, "floatingips", "FloatingIP", namespaced=True)
+FLOATING_IP_RESERVATIONS = _kind(_OWN, "floatingipreservations", "FloatingIPReservation", namespaced=False)
+
+PROVISIONING_CLUSTERS = _kind("provisioning.cattle.io/v1", "clusters", "Cluster", namespaced=True)
+MANAGEMENT_CLUSTERS = _kind("management.cattle.io/v3", "clusters", "Cluster", namespaced=False)
+HARVESTER_CONFIGS = _kind(
+    "rke-machine-config.cattle.io/v1", "harvesterconfigs", "HarvesterConfig", namespaced=True
 )
 
-NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False)
-SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", namespaced=True)
-CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", namespaced=True)
-NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False)
-ENDPOINTS = Resource(group="", version="v1", plural="endpoints", kind="Endpoints", namespaced=True)
-PODS = Resource(group="", version="v1", plural="pods", kind="Pod", namespaced=True)
-SERVICES = Resource(group="", version="v1", plural="services", kind="Service", namespaced=True)
-EVENTS = Resource(group="", version="v1", plural="events", kind="Event", namespaced=True)
-LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True)
-DAEMON_SETS = Resource(group="apps", version="v1", plural="daemonsets", kind="DaemonSet", namespaced=True)
-DEPLOYMENTS = Resource(group="apps", version="v1", plural="deployments", kind="Deployment", namespaced=True)
-CUSTOM_RESOURCE_DEFINITIONS = Resource(
-    group="apiextensions.k8s.io",
-    version="v1",
-    plural="customresourcedefinitions",
-    kind="CustomResourceDefinition",
-    namespaced=False,
+NAMESPACES = _kind("v1", "namespaces", "Namespace", namespaced=False)
+SECRETS = _kind("v1", "secrets", "Secret", namespaced=True)
+CONFIG_MAPS = _kind("v1", "configmaps", "ConfigMap", namespaced=True)
+NODES = _kind("v1", "nodes", "Node", namespaced=False)
+ENDPOINTS = _kind("v1", "endpoints", "Endpoints", namespaced=True)
+PODS = _kind("v1", "pods", "Pod", namespaced=True)
+SERVICES = _kind("v1", "services", "Service", namespaced=True)
+EVENTS = _kind("v1", "events", "Event", namespaced=True)
+LEASES = _kind("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
+DAEMON_SETS = _kind("apps/v1", "daemonsets", "DaemonSet", namespaced=True)
+DEPLOYMENTS = _kind("apps/v1", "deployments", "Deployment", namespaced=True)
+CUSTOM_RESOURCE_DEFINITIONS = _kind(
+    "apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-SUBJECT_ACCESS_REVIEWS = Resource(
-    group="authorization.k8s.io",
-    version="v1",
-    plural="subjectaccessreviews",
-    kind="SubjectAccessReview",
-    namespaced=False,
+SUBJECT_ACCESS_REVIEWS = _kind(
+    "authorization.k8s.io/v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )

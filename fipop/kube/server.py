@@ -18,13 +18,15 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from fipop.boundary import ApiRequest
 from fipop.errors import StartError
-from fipop.kube.client import RedirectError
+from fipop.kube.client import CutError, RedirectError
 
 sslproto.SSLProtocol.max_size = 32 * 1024
 """asyncio's buffer of 256 KiB for each TLS connection is most of what one costs. A TLS record has at most 16 KiB."""
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 """The client has a deadline for each request."""
+_BUFFER_BYTES = 64 * 1024
+"""What arrives before it is read. The package keeps 4 MiB for each answer, for those who read whole lines."""
 _USER_AGENT = "fipop"
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -37,7 +39,11 @@ class HttpServer:
             raise StartError(what=f"server {configuration.host}", problem="must be an https URL")
         # Certificate authorities of k3s and RKE2 lack extensions that Python 3.13 asks for.
         configuration.disable_strict_ssl_verification = True
-        session = {"cookie_jar": aiohttp.DummyCookieJar(), "middlewares": (refuse_redirect,)}
+        session = {
+            "cookie_jar": aiohttp.DummyCookieJar(),
+            "middlewares": (send_once,),
+            "read_bufsize": _BUFFER_BYTES,
+        }
         configuration.client_session_kwargs = {**session, **(configuration.client_session_kwargs or {})}
         self._configuration = configuration
         self._authority = _read_text(configuration.ssl_ca_cert)
@@ -65,15 +71,17 @@ class HttpServer:
     @asynccontextmanager
     async def send(self, request: ApiRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request with the credential of the moment, and return its answer until the context ends."""
-        serialized = await self._api.param_serialize(
+        # It gets neither headers nor body: it would copy both, in search of models.
+        method, url, credential, *_ = await self._api.param_serialize(
             request.method,
             request.path,
             query_params=list(request.query.items()),
-            header_params={"User-Agent": _USER_AGENT, **request.headers},
-            body=request.body,
             auth_settings=["BearerToken"],
         )
-        response = (await self._api.call_api(*serialized, _request_timeout=_NO_TIMEOUT)).response
+        headers = {"User-Agent": _USER_AGENT, **request.headers, **credential}
+        response = (
+            await self._api.call_api(method, url, headers, request.body, _request_timeout=_NO_TIMEOUT)
+        ).response
         try:
             yield response
         finally:
@@ -93,7 +101,7 @@ def open_session(configuration: Configuration, trace: aiohttp.TraceConfig) -> ai
         if authorization:
             request.headers["Authorization"] = authorization
         request.server_hostname = configuration.tls_server_name
-        return await refuse_redirect(request, send)
+        return await send_once(request, send)
 
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=RESTClientObject(configuration).ssl_context),
@@ -106,11 +114,22 @@ def open_session(configuration: Configuration, trace: aiohttp.TraceConfig) -> ai
     )
 
 
-async def refuse_redirect(
+async def send_once(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Raise RedirectError for a redirect that aiohttp would follow."""
-    response = await send(request)
+    """Send a request to this server alone, and a write once.
+
+    Raises RedirectError for a redirect that aiohttp would follow, and CutError for a PUT or DELETE that it would send
+    again after its connection ended: the first can have been committed.
+    """
+    try:
+        response = await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if request.method == "GET":
+            raise
+        raise CutError from error
     if response.status in _REDIRECTS:
         response.close()
         raise RedirectError

@@ -28,7 +28,8 @@ from tests.faults.selection import select, stories
 from tests.faults.shown import Event, shown_to
 from tests.faults.tally import final, summary, table, uncounted
 
-PLAN_SECONDS, CROWD_SECONDS = 420.0, 2400.0
+PLAN_SECONDS = 420.0
+LONG_SECONDS = {OUTAGE: 900.0, CROWD: 2400.0}
 
 
 def say(text: str) -> None:
@@ -74,7 +75,7 @@ class Run:
 
     async def _try(self, lane: Lane, plan: Plan) -> Result:
         try:
-            async with asyncio.timeout(CROWD_SECONDS if plan.scenario == CROWD else PLAN_SECONDS):
+            async with asyncio.timeout(LONG_SECONDS.get(plan.scenario, PLAN_SECONDS)):
                 if plan.scenario == CROWD:
                     return await run_crowd(lane, plan)
                 if plan.scenario == OUTAGE:

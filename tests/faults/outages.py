@@ -1,4 +1,4 @@
-"""The API server is away, or answers every request with a 500, for minutes; the probes are asked all the time."""
+"""The API server is away for seconds or minutes, or fails for minutes; the probes are asked all the time."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _LOOK_SECONDS = 0.25
 
 
 def outages() -> list[Plan]:
-    """What is asked of an operator: five minutes without an API server, two with one that fails."""
+    """What is asked of an operator: up to ten minutes without an API server, two with one that fails."""
     return [
         Plan(
             scenario=OUTAGE,
@@ -31,8 +31,10 @@ def outages() -> list[Plan]:
             rules=(Rule(on=On.ALL, do=do, status=500, rate=1.0, seconds=seconds),),
         )
         for family, do, seconds in (
-            ("API server away for 5 min", Do.CUT_BEFORE, 300.0),
+            ("API server away for 10 min", Do.CUT_BEFORE, 600.0),
             ("500 to everything for 2 min", Do.STATUS, 120.0),
+            ("API server away for 30 s", Do.CUT_BEFORE, 30.0),
+            ("API server away for 5 s", Do.CUT_BEFORE, 5.0),
         )
     ]
 
@@ -155,7 +157,8 @@ def judge(looks: Sequence[Look], *, over: float, back_after: float) -> list[str]
         found.append(f"I6: liveness was red after {dead[0]:.1f} s: a restart would not have helped")
     unready_after = next((look.at for look in looks if not look.ready), None)
     first, last = UNREADY_SECONDS
-    if unready_after is None or not first < unready_after < last:
+    may_turn, must_turn = over > first, over > last
+    if must_turn if unready_after is None else not (may_turn and first < unready_after < last):
         found.append(f"I6: readiness turned red after {unready_after} s")
     early = [
         look.at

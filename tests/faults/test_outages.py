@@ -35,6 +35,16 @@ def test_health_that_did_not_is_one(seen: list[Look], back_after: float, sign: s
     assert sign in found
 
 
+@pytest.mark.parametrize(
+    ("over", "red", "is_right"),
+    [(5.0, (), True), (5.0, (30.0, 32.0), False), (30.0, (), True), (30.0, (30.0, 32.0), True)],
+)
+def test_a_short_outage_need_not_turn_readiness_and_the_shortest_must_not(
+    over: float, red: tuple[float, ...], is_right: bool
+) -> None:
+    assert (judge(looks(red=red), over=over, back_after=3.0) == []) is is_right
+
+
 def test_readiness_may_flap_once_the_api_server_is_back() -> None:
     assert judge(looks(red=(30.0, 305.0, 306.0, 310.0)), over=300.0, back_after=3.0) == []
 
@@ -48,5 +58,5 @@ def test_an_outage_spares_no_request() -> None:
 
 def test_they_are_as_long_as_asked_for_and_can_be_replayed() -> None:
     made = outages()
-    assert [plan.rules[0].seconds for plan in made] == [300.0, 120.0]
+    assert [plan.rules[0].seconds for plan in made] == [600.0, 120.0, 30.0, 5.0]
     assert [Plan.from_line(plan.to_line()) for plan in made] == made

@@ -1,7 +1,7 @@
-"""The hostile guests in a process of their own: what they do costs their own time, not that of who measures.
+"""The hostile guests in a process of their own, behind a reverse proxy that frames their answers as Rancher does.
 
-`Behind` starts it and speaks with it, a line of JSON at a time; `python -m tests.hostile.behind` is that process. It is
-nice to all others: in the world it is on other machines.
+What they do costs their own time, not that of who measures. `Behind` starts it and speaks with it, a line of JSON at a
+time; `python -m tests.hostile.behind` is that process. It is nice to all others: in the world it is on other machines.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from localfleet.certificates import build_authority, build_server_tls
+from localfleet.assets import ensure
+from localfleet.certificates import KeyPair, build_authority, build_server_tls
 from tests.hostile.cases import CASES, aim
 from tests.hostile.guest import Guest
 from tests.hostile.server import PREFIX, HostileServer
@@ -35,7 +39,7 @@ class Behind:
     async def __aenter__(self) -> Self:
         """Start it."""
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.hostile.behind", str(self.trap_port)),
+            *(sys.executable, "-m", "tests.hostile.behind", str(self.trap_port), str(ensure("guest-proxy"))),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -74,15 +78,36 @@ class Behind:
             return answer
 
 
-async def serve(trap_port: int) -> None:
+@asynccontextmanager
+async def as_rancher(program: str, url: str, pair: KeyPair) -> AsyncIterator[int]:
+    """Run the reverse proxy before a server; its port."""
+    with tempfile.NamedTemporaryFile() as certificate:
+        certificate.write(pair.certificate + pair.key)
+        certificate.flush()
+        process = await asyncio.create_subprocess_exec(
+            program, certificate.name, url, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        try:
+            yield int(await process.stdout.readline())
+        finally:
+            process.kill()
+            await process.wait()
+
+
+async def serve(trap_port: int, program: str) -> None:
     """Serve guests until nobody asks any more."""
     cases = {case.name: case for case in CASES}
     authority = build_authority("hostile", datetime.now(UTC))
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    async with HostileServer(build_server_tls(authority.issue_server(["127.0.0.1"]))) as server:
-        _say(port=server.port, ca=authority.pem.decode())
+    pair = authority.issue_server(["127.0.0.1"])
+    async with (
+        HostileServer(build_server_tls(pair)) as server,
+        as_rancher(program, f"https://127.0.0.1:{server.port}", pair) as port,
+    ):
+        _say(port=port, ca=authority.pem.decode())
         while line := await reader.readline():
             question = json.loads(line)
             if "add" in question:
@@ -101,4 +126,4 @@ def _say(**answer: object) -> None:
 
 if __name__ == "__main__":
     os.nice(_NICENESS)
-    asyncio.run(serve(int(sys.argv[1])))
+    asyncio.run(serve(int(sys.argv[1]), sys.argv[2]))

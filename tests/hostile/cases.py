@@ -206,17 +206,27 @@ def http(head: str, body: bytes = b"") -> bytes:
     return head.replace("\n", "\r\n").encode("latin-1") + b"\r\n\r\n" + body
 
 
+CHUNKED = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked"
 UNREACHABLE = "could not (list|get|create)"
 TRANSPORT = [
     Case(name=f"transport-{name}", says=UNREACHABLE, guest=always(answer))
     for name, answer in {
         "closes": raw(b""),
+        "redirect-302": Reply(status=302, headers={"Location": "{trap}"}),
+        "redirect-307": Reply(status=307, headers={"Location": "{trap}"}),
         "ssh": raw(b"SSH-2.0-OpenSSH_9.2\r\n"),
         "zeros": raw(b"\0" * 100_000),
         "short-body": raw(http("HTTP/1.1 200 OK\nContent-Length: 1000", b"{}")),
         "upgrade": raw(http("HTTP/1.1 101 Switching Protocols\nUpgrade: websocket\nConnection: Upgrade")),
         "gzip": Reply(body=gzip.compress(b" " * 50 * MIB), headers={"Content-Encoding": "gzip"}),
         "endless-body": endless(b" " * 65536, head=http("HTTP/1.1 200 OK\nContent-Length: 99999999999")),
+        "chunks-of-a-byte": endless(b"1\r\n \r\n" * 4096, head=http(CHUNKED)),
+        "chunk-extension-without-end": endless(b"x" * 65536, head=http(CHUNKED) + b"1;"),
+        "interim-answers-without-end": endless(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 500),
+        "headers-without-end": endless(b"X-Y: %b\r\n" % (b"z" * 1000) * 50, head=b"HTTP/1.1 200 OK\r\n"),
+        "headers-of-a-mebibyte": raw(
+            http("HTTP/1.1 200 OK\n" + "\n".join(f"X-{n}: {'z' * 1000}" for n in range(1000)))
+        ),
         "unauthorized": failure(401, "Unauthorized", HIDDEN),
         "forbidden": failure(403, "Forbidden", HIDDEN * 1000),
         "not-found": failure(404, "NotFound", HIDDEN),
@@ -234,9 +244,7 @@ HANGING = [
         "headers-for-ever": endless(b"X: y\r\n", head=b"HTTP/1.1 200 OK\r\n", seconds=0.2),
         "body-that-stops": raw(http("HTTP/1.1 200 OK\nContent-Length: 900000", b" " * 800_000), hold=True),
         "status-line-that-stops": raw(b"HTTP/1.", hold=True),
-        "chunk-a-second": endless(
-            b"1\r\n \r\n", head=http("HTTP/1.1 200 OK\nTransfer-Encoding: chunked"), seconds=1.0
-        ),
+        "chunk-a-second": endless(b"1\r\n \r\n", head=http(CHUNKED), seconds=1.0),
     }.items()
 ]
 

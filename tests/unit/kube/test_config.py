@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes.aio.config import incluster_config
 
 from fipop.errors import StartError, UnavailableError
 from fipop.kube.client import KubeClient
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.kube.server import HttpServer
+from tests.unit.kube.conftest import serve, server_tls
 
 CONFIG_MAP = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x", "resourceVersion": "1"}}
 
@@ -64,6 +66,29 @@ async def test_a_token_and_another_context(tmp_path):
     assert (await configure_from_kubeconfig(path, context="two")).host == "https://two.test"
 
 
+@pytest.mark.parametrize(
+    ("user", "sent"),
+    [
+        ({"tokenFile": "token"}, "Bearer by-file"),
+        ({"username": "admin", "password": "p"}, "Basic YWRtaW46cA=="),
+    ],
+)
+async def test_a_token_file_and_a_password(tmp_path, user, sent):
+    (tmp_path / "token").write_text("by-file\n")
+    assert await bearer(kubeconfig(tmp_path, cluster={}, user=user)) == sent
+
+
+async def test_a_credential_that_was_renewed_is_read_again_and_stays_while_it_cannot_be_read(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("old")
+    path = kubeconfig(tmp_path, cluster={}, user={"tokenFile": "token"})
+    configuration = await configure_from_kubeconfig(path, renew_seconds=0)
+    token.write_text("new")
+    assert await configuration.get_api_key_with_prefix("BearerToken") == "Bearer new"
+    token.unlink()
+    assert await configuration.get_api_key_with_prefix("BearerToken") == "Bearer new"
+
+
 async def test_client_certificates_and_the_authority_are_used(server, authority, tmp_path):
     pair = authority.issue_client("admin")
     path = kubeconfig(
@@ -76,35 +101,57 @@ async def test_client_certificates_and_the_authority_are_used(server, authority,
         assert await client.get(CONFIG_MAPS, "x", namespace="a") == CONFIG_MAP
 
 
-async def test_a_credential_plugin_runs(tmp_path):
-    credential = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "kind": "ExecCredential",
-        "status": {"token": "by-plugin"},
-    }
-    program = tmp_path / "plugin.py"
+def plugin(folder: Path, **status: str) -> dict[str, Any]:
+    """Return a user whose credential a program makes."""
+    version = "client.authentication.k8s.io/v1"
+    credential = {"apiVersion": version, "kind": "ExecCredential", "status": status}
+    program = folder / "plugin.py"
     program.write_text(f"print({json.dumps(json.dumps(credential))})")
-    user = {
-        "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": sys.executable,
-            "args": [str(program)],
-            "interactiveMode": "Never",
-        }
-    }
+    run = {"command": sys.executable, "args": [str(program)], "interactiveMode": "Never"}
+    return {"exec": {"apiVersion": version, **run}}
+
+
+async def test_a_credential_plugin_makes_a_token(tmp_path):
+    user = plugin(tmp_path, token="by-plugin")
     assert await bearer(kubeconfig(tmp_path, cluster={}, user=user)) == "Bearer by-plugin"
 
 
-async def test_several_files_in_kubeconfig_are_merged(tmp_path, monkeypatch):
+async def test_a_credential_plugin_makes_a_client_certificate(authority, tmp_path):
+    pair = authority.issue_client("admin")
+    certificate, key = pair.certificate.decode(), pair.key.decode()
+    user = plugin(tmp_path, clientCertificateData=certificate, clientKeyData=key)
+    tls = server_tls(authority.issue_server(["127.0.0.1"]), tmp_path, client_ca=authority.pem)
+    async with serve(authority, tls) as server:
+        server.says(CONFIG_MAP)
+        cluster = {"server": server.url, "certificate-authority-data": encoded(authority.pem)}
+        path = kubeconfig(tmp_path, cluster=cluster, user=user)
+        async with KubeClient(HttpServer(await configure_from_kubeconfig(path))) as client:
+            assert await client.get(CONFIG_MAPS, "x", namespace="a") == CONFIG_MAP
+
+
+async def test_of_several_files_in_kubeconfig_the_first_that_names_something_wins(tmp_path, monkeypatch):
     first = tmp_path / "first"
-    first.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "two"}))
-    second = kubeconfig(tmp_path, cluster={}, user={"token": "t"}, name="second")
+    user = {"name": "u", "user": {"token": "of-the-first"}}
+    first.write_text(
+        yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "two", "users": [user]})
+    )
+    second = kubeconfig(tmp_path, cluster={}, user={"token": "of-the-second"}, name="second")
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(first), str(tmp_path / "absent"), str(second)]))
     found = await configure_from_kubeconfig()
-    assert found.host in {"https://one.test:6443", "https://two.test"}
+    assert found.host == "https://two.test"
+    assert await found.get_api_key_with_prefix("BearerToken") == "Bearer of-the-first"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "a: b", "{", "current-context: x"])
+async def test_a_current_context_that_does_not_exist_is_named(tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    other.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "gone"}))
+    path = kubeconfig(tmp_path, cluster={}, user={"token": "t"})
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(other), str(path)]))
+    with pytest.raises(StartError, match=r'"gone".*one, two'):
+        await configure_from_kubeconfig()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: b", "{"])
 async def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path, text):
     broken = tmp_path / "broken"
     broken.write_text(text)
@@ -137,6 +184,23 @@ async def test_what_is_not_supported_is_refused_in_one_sentence(tmp_path, cluste
     with pytest.raises(StartError, match=text) as caught:
         await configure_from_kubeconfig(kubeconfig(tmp_path, cluster=cluster, user=user))
     assert "s3cret" not in str(caught.value)
+
+
+async def test_in_a_pod_the_service_account_is_used(server, authority, tmp_path, monkeypatch):
+    (tmp_path / "ca.crt").write_bytes(authority.pem)
+    (tmp_path / "token").write_text("of-the-pod")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    host, port = server.url.removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    server.says(CONFIG_MAP)
+    configuration = configure_in_cluster()
+    (tmp_path / "token").unlink()
+    async with KubeClient(HttpServer(configuration)) as client:
+        assert await client.get(CONFIG_MAPS, "x", namespace="a") == CONFIG_MAP
+    assert server.requests[0].headers["Authorization"].lower() == "bearer of-the-pod"
 
 
 def test_outside_of_a_pod_a_role_says_to_name_a_kubeconfig(monkeypatch):
@@ -210,7 +274,10 @@ async def test_a_proxy_leads_to_the_api_server(server, tmp_path, monkeypatch, fo
     server.says(CONFIG_MAP)
     async with forward_proxy(server) as (url, asked):
         cluster = {"proxy-url": url} if form == "proxy-url" else {}
-        if not cluster:
+        if cluster:
+            monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+            monkeypatch.setenv("NO_PROXY", "api.test")
+        else:
             monkeypatch.setenv("HTTPS_PROXY", form.format(port=url.rpartition(":")[2]))
         async with await reach_by_name(server, tmp_path, **cluster) as client:
             assert await client.get(CONFIG_MAPS, "x", namespace="a") == CONFIG_MAP

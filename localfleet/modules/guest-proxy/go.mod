@@ -1,0 +1,3 @@
+module localfleet/guest-proxy
+
+go 1.26.0
