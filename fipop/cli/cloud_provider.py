@@ -18,12 +18,12 @@ from typing import Any
 import click
 from kubernetes.aio.client.configuration import Configuration
 
+from fipop.api.names import parse_go_bool
 from fipop.boundary import SystemClock
 from fipop.cli.go_flags import GoBool, GoCommand, GoDuration
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import return_memory_early, run_until_asked, spare_collections
 from fipop.cloudprovider.app import build_provider, release_services
-from fipop.cloudprovider.go_values import parse_bool
 from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_network
 from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
@@ -212,11 +212,11 @@ def _read_keepalived(environment: Mapping[str, str]) -> KeepalivedOptions:
 
 def _read_classes(environment: Mapping[str, str]) -> frozenset[str]:
     """Return the classes whose Services are served; "" stands for Services without one."""
-    text = environment.get("KUBEVIP_ENABLE_LOADBALANCERCLASS", "")
-    try:
-        is_wanted = bool(text) and parse_bool(text)
-    except ValueError as error:
-        raise StartError(what="KUBEVIP_ENABLE_LOADBALANCERCLASS", problem=f"is invalid: {error}") from error
+    text = environment.get("KUBEVIP_ENABLE_LOADBALANCERCLASS") or "false"
+    is_wanted = parse_go_bool(text)
+    if is_wanted is None:
+        problem = f'is invalid: it must be true or false, and is "{text[:64]}"'
+        raise StartError(what="KUBEVIP_ENABLE_LOADBALANCERCLASS", problem=problem)
     names = (environment.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME") or DEFAULT_CLASS) if is_wanted else ""
     return frozenset(each.strip() for each in names.split(","))
 

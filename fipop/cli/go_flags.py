@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from fipop.cloudprovider.go_values import parse_bool, parse_duration
+from fipop.api.names import parse_go_bool
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_LONGEST_DURATION = 64
 
 
 class GoBool(click.ParamType[bool]):
@@ -17,10 +22,10 @@ class GoBool(click.ParamType[bool]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
         """Return the value."""
-        try:
-            return value if isinstance(value, bool) else parse_bool(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+        read = value if isinstance(value, bool) else parse_go_bool(value)
+        if read is None:
+            self.fail(f'it must be true or false, and is "{value[:64]}"', param, ctx)
+        return read
 
 
 class GoDuration(click.ParamType[float]):
@@ -51,6 +56,14 @@ class GoCommand(click.Command):
             for name in getattr(each, "opts", ())
         }
         return super().parse_args(ctx, spell_out(args, booleans))
+
+
+def parse_duration(text: str) -> float:
+    """Read a duration such as 15s or 1m30s, in seconds. Raises: ValueError."""
+    parts = _DURATION.findall(text[:_LONGEST_DURATION])
+    if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
+        raise ValueError(f'it must be a duration such as 15s or 1m30s, and is "{text[:64]}"')
+    return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
 
 
 def spell_out(args: Sequence[str], booleans: set[str]) -> list[str]:

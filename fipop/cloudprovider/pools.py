@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import islice
 
-from fipop.cloudprovider.go_values import parse_bool
+from fipop.api.names import parse_go_bool
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet, IntervalSet
@@ -114,13 +114,13 @@ class PoolKeys:
             if pool.problem:
                 yield pool.key, pool.problem
         for key, value in self._data.items():
+            wanted = ""
             if key.startswith(tuple(f"{each}-" for each in FLAGS)) or key == "skip-end-ips-in-cidr":
-                try:
-                    parse_bool(value.strip())
-                except ValueError as error:
-                    yield key, f"Key {key} is invalid: {error}."
+                wanted = "true or false" if parse_go_bool(value.strip()) is None else ""
             elif key == "search-order" and value.strip() not in ("", "asc", "desc"):
-                yield key, f'Key {key} is invalid: it must be asc or desc, and is "{clean(value, 64)}".'
+                wanted = "asc or desc"
+            if wanted:
+                yield key, f'Key {key} is invalid: it must be {wanted}, and is "{clean(value, 64)}".'
 
     def oddities(self) -> Mapping[str, str]:
         """Return of each key that is probably not what its author meant what is odd, of MOST_SHOWN at most."""
@@ -191,10 +191,7 @@ class PoolKeys:
         return found
 
     def _flag(self, key: str | None) -> bool:
-        try:
-            return key is not None and parse_bool(self._data.get(key, "").strip())
-        except ValueError:
-            return False
+        return key is not None and parse_go_bool(self._data.get(key, "").strip()) is True
 
 
 def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descending: bool) -> Pool:

@@ -1,8 +1,8 @@
-"""Durations and booleans as Go writes them."""
+"""Durations as Go writes them."""
 
 import pytest
 
-from fipop.cloudprovider.go_values import parse_bool, parse_duration
+from fipop.cli.go_flags import parse_duration
 
 
 @pytest.mark.parametrize(
@@ -17,14 +17,3 @@ def test_durations(text: str, seconds: float) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration"):
         parse_duration(text)
-
-
-@pytest.mark.parametrize(("text", "value"), [("1", True), ("T", True), ("False", False), ("0", False)])
-def test_booleans(text: str, value: bool) -> None:
-    assert parse_bool(text) is value
-
-
-@pytest.mark.parametrize("text", ["", "yes", "tRUE", "2"])
-def test_what_is_no_boolean(text: str) -> None:
-    with pytest.raises(ValueError, match="must be true or false"):
-        parse_bool(text)
