@@ -69,6 +69,11 @@ PARTS = (
         long="python -m tests.provider.simulation 3000 --seed SEED",
     ),
     Part(
+        name="model-services",
+        what="every schedule of the leaders of a cloud provider, in small worlds",
+        night="python -m tests.provider.model --all",
+    ),
+    Part(
         name="faults",
         what="fault plans",
         night="python -m tests.faults --every 4 --start SEED",
