@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
-from typing import Any, Protocol
 
-from fipop.api.parsing import parse_meta
 from fipop.backoff import Backoff
 from fipop.boundary import ApiFactory, Clock, loop_time
 from fipop.cloudprovider.controller import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
-from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service import ADDRESSES, FINALIZER, build_released
 from fipop.cloudprovider.services import ServiceCache
 from fipop.cloudprovider.stale_leases import StaleLeases
 from fipop.errors import ConflictError, FipopError, StartError
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.client import KubeClient, RequestRecord
-from fipop.kube.events import EventRecorder, EventType, reference_to
-from fipop.kube.resources import CONFIG_MAPS, SERVICES
+from fipop.kube.events import EventRecorder
+from fipop.kube.resources import SERVICES
 from fipop.metrics.server import MetricsPage
 from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
-from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 from fipop.runtime.health import HealthFacts, HealthServer
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.lease import LeaseLock
@@ -40,25 +36,6 @@ PAGE_ITEMS = 100
 WAIT_SECONDS = 10.0
 """How much longer than it takes dead holders to lose their Leases `release_services` waits for them."""
 RELEASE_ATTEMPTS = 5
-
-
-class Mode(Protocol):
-    """One of the programs that the role replaces."""
-
-    async def load(self) -> None:
-        """Read what it needs before it can work. Raises: ApiError."""
-
-    def follow(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """Return what keeps up with the cluster, for ever, whether this replica leads or not."""
-
-    async def work(self, client: KubeClient) -> None:
-        """Serve Services while this replica leads, until cancelled; `client` writes only then."""
-
-    def last_heard(self) -> Mapping[str, float | None]:
-        """Return the time of the loop of each watch's last sign of life; None before the first."""
-
-    def snapshot(self) -> ServiceSnapshot | None:
-        """Return what the metrics show; None while this replica does not work."""
 
 
 def build_provider(
@@ -107,10 +84,10 @@ class CloudProvider:
             on_request=self._note_request,
         )
 
-    def _build_mode(self, random: Random) -> Mode:
+    def _build_mode(self, random: Random) -> ServiceController | KeepalivedMode:
         options, parts = self._options, (self._client, self._services, self._events, self._metrics)
         if isinstance(options.mode, KubevipOptions):
-            return KubevipMode(options, options.mode, self._leadership.check, *parts, random=random)
+            return ServiceController(options, options.mode, self._leadership.check, *parts, random=random)
         return KeepalivedMode(options.mode, *parts, random=random)
 
     async def run(self) -> None:
@@ -127,7 +104,7 @@ class CloudProvider:
                 self._process.record_started()
                 await self._process.run_parts(
                     self._events.run(),
-                    *self._mode.follow(),
+                    self._mode.follow(),
                     self._services.follow(),
                     # Last in, first out: its work stops before what it stands on.
                     self._leadership.run(self._lead),
@@ -212,90 +189,6 @@ class Leadership:
             await asyncio.wait([former])
         self._reading, self._next = self._next, None
         return all([await lease.is_ours() for lease in self._leases])
-
-
-class KubevipMode:
-    """Assigns addresses from the ConfigMap `kubevip`, instead of kube-vip-cloud-provider."""
-
-    def __init__(
-        self,
-        options: ProviderOptions,
-        mode: KubevipOptions,
-        check_leads: Callable[[], Coroutine[None, None, bool]],
-        client: KubeClient,
-        services: ServiceCache,
-        events: EventRecorder,
-        metrics: ServiceMetrics,
-        *,
-        random: Random,
-    ) -> None:
-        self._writes_at_once = options.writes_at_once
-        self._events = events
-        self._build_controller = partial(
-            ServiceController,
-            services=services,
-            events=events,
-            metrics=metrics,
-            random=random,
-            classes=mode.classes,
-            identity=options.identity,
-            check_leads=check_leads,
-            on_no_pool=self._create_if_missing,
-        )
-        self._config_map = ConfigMapFollower(
-            client=client,
-            namespace=mode.namespace,
-            name=mode.config_map,
-            take=self._keys_changed,
-            chance=random,
-        )
-        self._name = mode.config_map
-        self._keys = PoolKeys({})
-        self._said: Mapping[str, str] = {}
-        self._controller: ServiceController | None = None
-
-    async def load(self) -> None:
-        """Read the ConfigMap. Raises: ApiError."""
-        await self._config_map.load()
-
-    def follow(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """Return what keeps up with the ConfigMap."""
-        return (self._config_map.follow(),)
-
-    async def work(self, client: KubeClient) -> None:
-        """Serve Services until cancelled."""
-        self._controller = self._build_controller(client=client)
-        self._controller.take_keys(self._keys)
-        try:
-            await self._controller.run(concurrency=self._writes_at_once)
-        finally:
-            self._controller = None
-
-    def last_heard(self) -> Mapping[str, float | None]:
-        """Return the time of the loop of the watch's last sign of life."""
-        return {self._name: self._config_map.last_heard_at}
-
-    def snapshot(self) -> ServiceSnapshot | None:
-        """Return what the metrics show; None while this replica does not work."""
-        return self._controller.snapshot() if self._controller is not None else None
-
-    async def _create_if_missing(self) -> bool:
-        """Create the ConfigMap, as kube-vip-cloud-provider does if a Service asks and there is none."""
-        return await self._config_map.create_if_missing()
-
-    def _keys_changed(self, found: ConfigMap | None) -> None:
-        data = as_mapping(found.get("data")) if found is not None else {}
-        self._keys = PoolKeys({key: str(value) for key, value in data.items()})
-        problems, oddities = self._keys.problems(), self._keys.oddities()
-        for said, reason in ((problems, "KeyInvalid"), (oddities, "KeyUnusual")):
-            for key, text in said.items():
-                if found is not None and self._said.get(key) != text:
-                    logger.warning("Key is invalid or unusual", extra={"key": key, "problem": text})
-                    about = reference_to(CONFIG_MAPS, parse_meta(found))
-                    self._events.record(about, EventType.WARNING, reason, text)
-        self._said = {**oddities, **problems}
-        if self._controller is not None:
-            self._controller.take_keys(self._keys)
 
 
 async def release_services(

@@ -5,7 +5,7 @@ writes under way (`_pending`), then reads its Leases, and writes the Service tes
 write without an answer stays under way until the Service has another version: by then it was done, or fails.
 
 A former leader may have such a write under way, too, however long it was frozen. So a new leader lists all Services
-live, and stamps each that lacks something (`fence`). It assigns from a pool when every Service of that pool is stamped:
+live, and stamps each that lacks something (`Fence`). It assigns from a pool when every Service of that pool is stamped:
 a write of a former leader comes before the stamp, and is seen; or after it, and fails on the version. Only if the API
 server answers for a minute that it refuses the stamp is the Service no longer waited for: it would refuse the other
 write, too. No clock is trusted, nothing can fill up, age or be deleted.
@@ -18,15 +18,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from http import HTTPStatus
 from random import Random
 from typing import Any, TypeAlias
 
 from fipop.api.conditions import format_time
+from fipop.api.parsing import parse_meta
 from fipop.boundary import loop_time
 from fipop.cloudprovider.allocate import (
     DHCP_ADDRESSES,
@@ -38,7 +37,10 @@ from fipop.cloudprovider.allocate import (
     list_families,
     name_users,
 )
-from fipop.cloudprovider.pools import Pool, PoolKeys
+from fipop.cloudprovider.fence import Fence
+from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
+from fipop.cloudprovider.pools import PoolKeys
+from fipop.cloudprovider.rewrites import Rewrites
 from fipop.cloudprovider.service import (
     ADDRESSES,
     MOST_ADDRESSES,
@@ -48,7 +50,6 @@ from fipop.cloudprovider.service import (
     build_cleared,
     build_copied,
     build_released,
-    build_stamped,
     build_taken_over,
     build_told,
     find_asked,
@@ -61,12 +62,12 @@ from fipop.cloudprovider.service import (
 from fipop.cloudprovider.services import Machines, ServiceCache
 from fipop.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address
-from fipop.ipam.intervals import AddressSet
-from fipop.jsons import JsonView
+from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient
-from fipop.kube.events import EventRecorder, EventType
-from fipop.kube.resources import SERVICES
+from fipop.kube.events import EventRecorder, EventType, reference_to
+from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
+from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 from fipop.runtime.store import Change, Name
 from fipop.runtime.workqueue import RetryAfter, WorkQueue
 from fipop.texts import clean
@@ -75,16 +76,9 @@ logger = logging.getLogger(__name__)
 
 SOON = RetryAfter(0.05)
 """Until the watch has shown what a read showed already."""
-REFUSED_SECONDS, STAMP_RETRY_SECONDS = 60.0, 1.0
-"""For how long a new leader repeats a stamp that the API server refuses, and how often."""
 MACHINES_SECONDS = 300.0
 """Between two lists of nodes."""
-REWRITES_AT_ONCE, REWRITES_SECONDS = 2, 600.0
-"""How often a field is written again within that time without a pause."""
-MOST_REWRITES = 16
-"""How many are remembered."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 600.0
-
+BEGIN_RETRY_SECONDS = 1.0
 NOT_LEADING = "NotLeading"
 
 Told: TypeAlias = tuple[str, str, str]
@@ -101,105 +95,132 @@ class _Memory:
     """When it was first seen without an address."""
     warned: dict[str, str] = field(default_factory=dict)
     """The message of the last Warning, by reason."""
-    written: set[str] = field(default_factory=set)
-    """The fields that fipop wrote."""
-    rewrites: list[tuple[float, frozenset[str]]] = field(default_factory=list)
-    """When which fields were written again."""
-    pauses: int = 0
-    due_at: float | None = None
-    """The end of the present pause."""
-
-    @property
-    def pause_seconds(self) -> float:
-        """The length of the last pause; 0 before the first one."""
-        if not self.pauses:
-            return 0.0
-        return min(FIRST_PAUSE_SECONDS * 2.0 ** min(self.pauses - 1, 10), LONGEST_PAUSE_SECONDS)
+    rewrites: Rewrites = field(default_factory=Rewrites)
 
 
 class ServiceController:
-    """Works for the one term of a leader; `identity` is that of its process.
+    """Assigns addresses from the ConfigMap `kubevip`, instead of kube-vip-cloud-provider.
 
-    `check_leads` reads the Leases live, and returns whether this process holds them. `on_no_pool` is called if a
-    Service has no pool, and returns whether that may have changed.
+    It leads once at most: a process that loses a Lease ends. `check_leads` reads the Leases live, and returns whether
+    this process holds them.
     """
 
-    def __init__(  # noqa: PLR0913 - what one leader works with
+    def __init__(
         self,
-        *,
+        options: ProviderOptions,
+        mode: KubevipOptions,
+        check_leads: Callable[[], Awaitable[bool]],
         client: KubeClient,
         services: ServiceCache,
         events: EventRecorder,
         metrics: ServiceMetrics,
+        *,
         random: Random,
-        classes: frozenset[str],
-        identity: str,
-        check_leads: Callable[[], Awaitable[bool]],
-        on_no_pool: Callable[[], Awaitable[bool]],
     ) -> None:
+        self._classes = mode.classes
+        self._identity = options.identity
+        self._writes_at_once = options.writes_at_once
+        self._check_leads = check_leads
         self._client = client
         self._services = services
         self._events = events
         self._metrics = metrics
-        self._classes = classes
-        self._identity = identity
-        self._check_leads = check_leads
-        self._on_no_pool = on_no_pool
-        self._machines = Machines(client)
+        self._config_map = ConfigMapFollower(
+            client=client,
+            namespace=mode.namespace,
+            name=mode.config_map,
+            take=self._keys_changed,
+            chance=random,
+        )
+        self._name = mode.config_map
         self._keys = PoolKeys({})
-        self._usage = Usage()
+        self._said: Mapping[str, str] = {}
+        """What was said last about a key."""
+        self._is_working = False
         self._machine_uids: frozenset[str] = frozenset()
+        self._usage = Usage()
         self._pending: dict[str, tuple[str, frozenset[Address]]] = {}
         """Writes under way: by uid, the version that they are tested on, and their addresses."""
         self._memory: dict[str, _Memory] = {}
         self._waiting: dict[Name, str] = {}
         """Why Services wait."""
-        self._fence: Counter[AddressSet] = Counter()
-        """How many Services of a pool have no stamp yet."""
-        self._behind_fence: set[Name] = set()
-        """The Services that wait for that."""
+        self._fence = Fence(
+            services,
+            identity=options.identity,
+            is_open=self._is_open,
+            refused=self._warn_of_refused_stamp,
+            lowered=self._add_names,
+        )
         self._queue: WorkQueue[Name] = WorkQueue(name="services", random=random)
 
-    async def run(self, *, concurrency: int) -> None:
-        """Work until cancelled."""
+    async def load(self) -> None:
+        """Read the ConfigMap. Raises: ApiError."""
+        await self._config_map.load()
+
+    def follow(self) -> Coroutine[Any, Any, None]:
+        """Keep up with the ConfigMap, for ever."""
+        return self._config_map.follow()
+
+    def last_heard(self) -> Mapping[str, float | None]:
+        """Return the time of the loop of the watch's last sign of life."""
+        return {self._name: self._config_map.last_heard_at}
+
+    async def work(self, client: KubeClient) -> None:
+        """Serve Services until cancelled; `client` writes only while this replica leads."""
+        self._client, machines = client, Machines(client)
         await self._services.wait_loaded()
         self._services.listeners.append(self._service_changed)
         try:
-            await _repeat(partial(self._services.load, self._client))
-            await _repeat(self._read_machines)
+            await _repeat(partial(self._services.load, client))
+            await _repeat(partial(self._read_machines, machines))
             # Those of now: they can have changed since the lists were asked for.
-            self.take_keys(self._keys)
-            due = self._raise_fence()
+            self._is_working = True
+            self._take_keys()
+            self._fence.build(self._keys.pool_of)
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._lower_fence(due, concurrency=concurrency))
-                group.create_task(self._queue.run(self.reconcile, concurrency=concurrency))
-                group.create_task(self._follow_machines())
+                group.create_task(self._fence.lower(client, concurrency=self._writes_at_once))
+                group.create_task(self._queue.run(self.reconcile, concurrency=self._writes_at_once))
+                group.create_task(self._follow_machines(machines))
         finally:
+            self._is_working = False
             self._services.listeners.remove(self._service_changed)
 
-    def take_keys(self, keys: PoolKeys) -> None:
-        """Take in the ConfigMap: a Service that waits is served at once, one that has an address keeps it."""
-        self._keys = keys
+    def _keys_changed(self, found: ConfigMap | None) -> None:
+        data = as_mapping(found.get("data")) if found is not None else {}
+        self._keys = PoolKeys({key: str(value) for key, value in data.items()})
+        problems, oddities = self._keys.problems(), self._keys.oddities()
+        for said, reason in ((problems, "KeyInvalid"), (oddities, "KeyUnusual")):
+            for key, text in said.items():
+                if found is not None and self._said.get(key) != text:
+                    logger.warning("Key is invalid or unusual", extra={"key": key, "problem": text})
+                    about = reference_to(CONFIG_MAPS, parse_meta(found))
+                    self._events.record(about, EventType.WARNING, reason, text)
+        self._said = {**oddities, **problems}
+        if self._is_working:
+            self._take_keys()
+
+    def _take_keys(self) -> None:
+        """Have Services that wait served at once; one that has an address keeps it."""
         for service in self._services.store.all():
             self._enter(service)
         self._add(self._services.store.all())
 
-    async def _follow_machines(self) -> None:
+    async def _follow_machines(self, machines: Machines) -> None:
         while True:
             await asyncio.sleep(MACHINES_SECONDS)
             try:
-                await self._read_machines()
+                await self._read_machines(machines)
             except ApiError as error:
                 logger.warning("Could not list nodes", extra={"error": str(error)})
 
-    async def _read_machines(self) -> None:
-        found = await self._machines.list()
+    async def _read_machines(self, machines: Machines) -> None:
+        found = await machines.list()
         for uid in self._machine_uids - found.keys():
             self._look_again(self._usage.enter(User(uid=uid, name=uid), ()))
         for user, addresses in found.values():
             self._look_again(self._usage.enter(user, addresses))
         self._machine_uids = frozenset(found)
-        self._retry_waiting()
+        self._add_names(self._waiting)
 
     def _service_changed(self, change: Change[Service]) -> None:
         """Take in what became of a Service."""
@@ -212,67 +233,7 @@ class ServiceController:
             self._enter(new)
         self._add([change.latest])
         if old is not None and (new is None or old.used - new.used or old.ports - new.ports):
-            self._retry_waiting()
-
-    # The fence
-
-    def _raise_fence(self) -> list[tuple[Service, AddressSet]]:
-        """Return every Service into which a former leader may still write an address, with its pool."""
-        due = []
-        for service in self._services.store.all():
-            if self._is_open(service):
-                pool = self._keys.pool_of(service.namespace)
-                due.append((service, pool.addresses if pool is not None else AddressSet()))
-        self._fence.update(pool for _, pool in due)
-        return due
-
-    async def _lower_fence(self, due: list[tuple[Service, AddressSet]], *, concurrency: int) -> None:
-        """Stamp these Services, as many at a time as are written otherwise."""
-        slots = asyncio.Semaphore(concurrency)
-        async with asyncio.TaskGroup() as group:
-            for service, pool in due:
-                group.create_task(self._stamp_until_done(service, pool, slots))
-
-    async def _stamp_until_done(self, service: Service, pool: AddressSet, slots: asyncio.Semaphore) -> None:
-        refused_since: float | None = None
-        while True:
-            try:
-                async with slots:
-                    if await self._stamp(service):
-                        break
-                continue
-            except ApiError as error:
-                if not _is_refusal(error):
-                    refused_since = None
-                elif refused_since is None:
-                    refused_since = loop_time()
-                elif loop_time() - refused_since >= REFUSED_SECONDS:
-                    text = "The API server refuses writes of this Service. Allow fipop to update its status."
-                    self._warn(service, "SyncLoadBalancerFailed", text)
-                    break
-                fields = {"service": "/".join(service.key), "error": str(error)}
-                logger.info("Could not stamp Service, retrying", extra=fields)
-            await asyncio.sleep(STAMP_RETRY_SECONDS)
-        self._fence[pool] -= 1
-        if not self._fence[pool]:
-            del self._fence[pool]
-            behind, self._behind_fence = self._behind_fence, set()
-            self._add(filter(None, (self._services.store.get(*name) for name in behind)))
-
-    async def _stamp(self, service: Service) -> bool:
-        """Change the version of a Service; return True if a write that was sent earlier can only fail now."""
-        live = await self._services.get(self._client, *service.key, service.uid)
-        known = self._services.store.by_uid(service.uid)
-        if live is None or known is None or not self._is_open(known):
-            return True
-        try:
-            body = build_stamped(live, self._identity)
-            await self._services.replace(self._client, body, subresource="status")
-        except ConflictError:
-            return False
-        except NotFoundError:
-            return True
-        return True
+            self._add_names(self._waiting)
 
     def _is_open(self, service: Service) -> bool:
         """Return whether a Service lacks an address that its pool could assign, or asks for another one."""
@@ -285,12 +246,9 @@ class ServiceController:
         lacking = served.intersection(list_families(request, pool)) - {each.family for each in request.kept}
         return bool(lacking) and not any(each in DHCP_ADDRESSES for each in request.kept)
 
-    def _is_behind_fence(self, service: Service, pool: Pool | None) -> bool:
-        """Return whether a Service of this pool, or of one that overlaps it, has no stamp yet."""
-        if pool is None or not any(each & pool.addresses for each in self._fence):
-            return False
-        self._behind_fence.add(service.key)
-        return True
+    def _warn_of_refused_stamp(self, service: Service) -> None:
+        text = "The API server refuses writes of this Service. Allow fipop to update its status."
+        self._warn(service, "SyncLoadBalancerFailed", text)
 
     # What a Service needs
 
@@ -322,14 +280,19 @@ class ServiceController:
         if not service.annotation and memory.waiting_since is None:
             memory.waiting_since = loop_time()
         pool, request = self._keys.pool_of(service.namespace), self._build_request(service)
-        if pool is None and not request.kept and request.asked is None and await self._on_no_pool():
+        if (
+            pool is None
+            and not request.kept
+            and request.asked is None
+            and await self._config_map.create_if_missing()
+        ):
             return SOON
         is_invalid = service.is_as_noted and service.request and service.requested is None
         answer = _refuse_invalid(service) if is_invalid else allocate(request, pool, self._usage)
         if isinstance(answer, Refusal):
             return await self._refuse(service, answer)
         is_from_pool = not {*request.kept, request.asked} >= set(answer)
-        if is_from_pool and self._is_behind_fence(service, pool):
+        if is_from_pool and self._fence.holds_back(service, pool):
             return None
         self._waiting.pop(service.key, None)
         is_done = answer == service.annotated and service.requested == answer[0] and service.has_finalizer
@@ -429,9 +392,9 @@ class ServiceController:
         Return when to try again if nothing was written. Raises: ApiError, after which a write can be under way.
         `is_followed`: the change follows the user's word.
         """
-        memory = self._remember(service)
-        if not is_followed and memory.due_at is not None and loop_time() < memory.due_at:
-            return RetryAfter(memory.due_at - loop_time())
+        rewrites = self._remember(service).rewrites
+        if not is_followed and rewrites.left_seconds(loop_time()):
+            return RetryAfter(rewrites.left_seconds(loop_time()))
         live = await self._services.get(self._client, *service.key, service.uid)
         if live is None:
             return None
@@ -439,46 +402,21 @@ class ServiceController:
             return SOON
         body = change(live)
         fields = list_changed(live, body)
-        rewritten = frozenset() if is_followed else _find_rewritten(service, memory, fields)
-        if rewritten and self._must_pause(service, memory, live, rewritten):
-            return RetryAfter((memory.due_at or 0.0) - loop_time())
+        rewritten = frozenset[str]() if is_followed else rewrites.find(service, fields)
+        pause_seconds = rewrites.pause_seconds(rewritten, loop_time()) if rewritten else 0.0
+        if pause_seconds:
+            if rewrites.pauses == 1:
+                self._warn_of_another(service, find_manager(live), rewritten)
+            return RetryAfter(pause_seconds)
         if not await self._check_leads():
             raise UnavailableError(f"replace {SERVICES.kind}", reason=NOT_LEADING, is_unsent=True)
         try:
             await self._services.replace(self._client, body)
         except (ConflictError, NotFoundError):
             return SOON
-        memory.written |= fields
-        if rewritten:
-            memory.rewrites = [*memory.rewrites, (loop_time(), rewritten)][-MOST_REWRITES:]
-            memory.due_at = None
+        rewrites.note(fields, rewritten, loop_time())
         logger.info("Wrote Service", extra={"service": "/".join(service.key)})
         return None
-
-    def _must_pause(self, service: Service, memory: _Memory, live: JsonView, fields: frozenset[str]) -> bool:
-        """Return True if another controller keeps changing these fields and the pause before the next write runs."""
-        now = loop_time()
-        if memory.due_at is not None:
-            return now < memory.due_at
-        last = memory.rewrites[-1][0] if memory.rewrites else now
-        if now - last > REWRITES_SECONDS + memory.pause_seconds:
-            memory.pauses = 0
-            memory.rewrites.clear()
-        recent = [each for at, each in memory.rewrites if now - at < REWRITES_SECONDS]
-        most = max((sum(name in each for each in recent) for name in fields), default=0)
-        if not memory.pauses and most < REWRITES_AT_ONCE:
-            return False
-        memory.pauses += 1
-        memory.due_at = now + memory.pause_seconds
-        if memory.pauses == 1:
-            manager = find_manager(live)
-            who = f"Field manager {clean(manager, 63)}" if manager else "An unknown writer"
-            text = (
-                f"{who} changes {', '.join(sorted(fields))} of the Service again and again. fipop waits 10 s before "
-                "it writes that again, and twice as long each time. Stop the other writer."
-            )
-            self._warn(service, "AnotherController", text)
-        return True
 
     async def _tell(self, service: Service, told: Told | None) -> RetryAfter | None:
         """Write the condition if it says something new, and a Warning if the Service waits."""
@@ -527,6 +465,14 @@ class ServiceController:
         for reason, texts in found.items():
             self._warn(service, reason, " ".join(texts))
 
+    def _warn_of_another(self, service: Service, manager: str, fields: frozenset[str]) -> None:
+        who = f"Field manager {clean(manager, 63)}" if manager else "An unknown writer"
+        text = (
+            f"{who} changes {', '.join(sorted(fields))} of the Service again and again. fipop waits 10 s before "
+            "it writes that again, and twice as long each time. Stop the other writer."
+        )
+        self._warn(service, "AnotherController", text)
+
     def _warn(self, service: Service, reason: str, text: str) -> None:
         """Record a Warning if it says something new."""
         memory = self._memory.get(service.uid) if not text else self._remember(service)
@@ -563,22 +509,24 @@ class ServiceController:
     def _look_again(self, uids: Iterable[str]) -> None:
         self._add(filter(None, map(self._services.store.by_uid, uids)))
 
-    def _retry_waiting(self) -> None:
-        self._add(filter(None, (self._services.store.get(*name) for name in self._waiting)))
+    def _add_names(self, names: Iterable[Name]) -> None:
+        self._add(filter(None, (self._services.store.get(*name) for name in names)))
 
     def _add(self, services: Iterable[Service]) -> None:
         """Have Services reconciled, the oldest first."""
         for service in sorted(services, key=lambda each: (each.created, each.key)):
             self._queue.add(service.key)
 
-    def snapshot(self) -> ServiceSnapshot:
-        """Return what the metrics show."""
+    def snapshot(self) -> ServiceSnapshot | None:
+        """Return what the metrics show; None while this replica does not work."""
         now = loop_time()
+        if not self._is_working:
+            return None
         return ServiceSnapshot(
             leading=True,
             pools=tuple(self._sample_pools()),
             waiting=len(self._waiting),
-            paused=sum(each.due_at is not None and each.due_at > now for each in self._memory.values()),
+            paused=sum(each.rewrites.left_seconds(now) > 0 for each in self._memory.values()),
             bad_keys=len(self._keys.problems()),
         )
 
@@ -600,21 +548,7 @@ async def _repeat(step: Callable[[], Awaitable[None]]) -> None:
             return await step()
         except ApiError as error:
             logger.warning("Could not begin to lead, retrying", extra={"error": str(error)})
-            await asyncio.sleep(STAMP_RETRY_SECONDS)
-
-
-def _is_refusal(error: ApiError) -> bool:
-    """Return whether the API server answered that it does not do this, whatever it does for others."""
-    passing = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
-    is_answer = HTTPStatus.BAD_REQUEST <= error.status <= HTTPStatus.INTERNAL_SERVER_ERROR
-    return is_answer and error.status not in passing
-
-
-def _find_rewritten(service: Service, memory: _Memory, fields: frozenset[str]) -> frozenset[str]:
-    """Return which of the fields that are due to be written fipop wrote before."""
-    if service.note and f"annotation {ADDRESSES}" in fields and not service.annotation:
-        return fields
-    return fields & memory.written
+            await asyncio.sleep(BEGIN_RETRY_SECONDS)
 
 
 def _find_unusual(service: Service) -> dict[str, list[str]]:

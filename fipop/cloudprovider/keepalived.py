@@ -301,9 +301,9 @@ class KeepalivedMode:
     async def load(self) -> None:
         """Nothing is needed before the first plan."""
 
-    def follow(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """Return what keeps up with the ConfigMap."""
-        return (self._follower.follow(),)
+    def follow(self) -> Coroutine[Any, Any, None]:
+        """Keep up with the ConfigMap, for ever."""
+        return self._follower.follow()
 
     def last_heard(self) -> Mapping[str, float | None]:
         """Return the time of the loop of the watch's last sign of life."""
