@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
 
-from fipop.backoff import Backoff
 from fipop.boundary import ApiFactory, Clock, loop_time
 from fipop.cloudprovider.controller import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
@@ -16,7 +15,7 @@ from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
 from fipop.cloudprovider.service import ADDRESSES, FINALIZER, build_released
 from fipop.cloudprovider.services import ServiceCache
 from fipop.cloudprovider.stale_leases import StaleLeases
-from fipop.errors import ConflictError, FipopError, StartError
+from fipop.errors import FipopError, StartError
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
@@ -35,7 +34,6 @@ PAGE_ITEMS = 100
 """Of each Service in a page little is kept; one of Kubernetes has at most 1.5 MiB."""
 WAIT_SECONDS = 10.0
 """How much longer than it takes dead holders to lose their Leases `release_services` waits for them."""
-RELEASE_ATTEMPTS = 5
 
 
 def build_provider(
@@ -237,19 +235,11 @@ async def _release_all(client: KubeClient, show: Callable[[str], None]) -> None:
 
 async def _release(client: KubeClient, namespace: str, name: str) -> bool:
     """Take the finalizer off one Service; return whether it was there. Raises: ApiError."""
-    for attempt in range(1, RELEASE_ATTEMPTS + 1):
-        live = await client.get(SERVICES, name, namespace=namespace)
-        if live is None or _read_held(live) is None:
-            return False
-        try:
-            await client.replace(SERVICES, build_released(live))
-        except ConflictError:
-            if attempt == RELEASE_ATTEMPTS:
-                raise
-            await asyncio.sleep(Backoff(first_seconds=0.1, limit_seconds=2.0).step_seconds(attempt))
-        else:
-            return True
-    return False
+    live = await client.get(SERVICES, name, namespace=namespace)
+    if live is None or _read_held(live) is None:
+        return False
+    await client.replace(SERVICES, build_released(live))
+    return True
 
 
 def _read_held(obj: Json) -> tuple[str, str] | None:

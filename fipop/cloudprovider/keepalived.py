@@ -78,28 +78,101 @@ class KeepalivedOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The address of one Service; `method` None: nothing is said, which means NAT."""
+    """The address of one Service."""
 
     uid: str
     address: Address
     namespace: str
     name: str
-    method: Method | None = None
+    method: Method = Method.NAT
 
     @property
     def value(self) -> str:
         """What keepalived reads of it."""
-        suffix = f":{self.method}" if self.method not in {None, Method.NAT} else ""
+        suffix = f":{self.method}" if self.method is not Method.NAT else ""
         return f"{self.namespace}/{self.name}{suffix}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Plan:
     """What the ConfigMap should be, and which Services do not get what they ask for."""
 
-    held: tuple[Held, ...]
-    data: Mapping[str, str]
-    refusals: tuple[tuple[Service, Refusal], ...]
+    options: KeepalivedOptions
+    by_uid: dict[str, Held]
+    foreign: Mapping[str, str]
+    """The data that belongs to others."""
+    foreign_addresses: frozenset[Address] = frozenset()
+    refusals: list[tuple[Service, Refusal]] = field(default_factory=list)
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """The address of each Service."""
+        return tuple(self.by_uid.values())
+
+    @property
+    def data(self) -> dict[str, str]:
+        """What keepalived should read."""
+        return {**self.foreign, **{format_address(each.address): each.value for each in self.held}}
+
+    def serve(self, service: Service) -> None:
+        """Find the address of a Service; it keeps the one that it has if it cannot have another."""
+        known = self.by_uid.get(service.uid)
+        address = self._find_address(service, known.address if known is not None else None)
+        if address is not None:
+            self.by_uid[service.uid] = Held(
+                uid=service.uid,
+                address=address,
+                namespace=service.namespace,
+                name=service.name,
+                method=self._find_method(service, known),
+            )
+
+    def _find_address(self, service: Service, kept: Address | None) -> Address | None:
+        if not service.request:
+            return kept or self._choose(service)
+        if service.requested is None:
+            text = "The Service is invalid: spec.loadBalancerIP must be an address."
+            return self._refuse(service, "InvalidAddress", text, kept)
+        others = (each for each in self.held if each.uid != service.uid)
+        holders = [f"{each.namespace}/{each.name}" for each in others if each.address == service.requested]
+        if service.requested in self.foreign_addresses:
+            holders.append("a key of the ConfigMap that belongs to no Service")
+        if holders:
+            address = format_address(service.requested)
+            text = f"Address {address} is in use by {', '.join(holders)}. Use another."
+            return self._refuse(service, "AddressInUse", text, kept)
+        return service.requested
+
+    def _choose(self, service: Service) -> Address | None:
+        """Return the lowest free address of the network."""
+        network = self.options.network
+        if network is None:
+            return self._refuse(service, "NoPool", "The network is not known. Set KEEPALIVED_SERVICE_CIDR.")
+        taken = self.foreign_addresses.union(each.address for each in self.held)
+        value = network.first
+        while value <= network.last and Address(network.family, value) in taken:
+            value += 1
+        if value > network.last:
+            text = f"Network {network.text} is full. Delete unused Services."
+            return self._refuse(service, "PoolFull", text)
+        return Address(network.family, value)
+
+    def _find_method(self, service: Service, known: Held | None) -> Method:
+        """Return what the Service asks for, else what it has, else the default."""
+        if service.forward_method in set(Method):
+            return Method(service.forward_method)
+        if service.forward_method:
+            asked = clean(service.forward_method, 64)
+            text = f'The forward method must be one of {", ".join(Method)}: it is "{asked}".'
+            self._refuse(service, "InvalidForwardMethod", text)
+        return known.method if known is not None else self.options.default_method
+
+    def _refuse(
+        self, service: Service, reason: str, message: str, kept: Address | None = None
+    ) -> Address | None:
+        """Note that a Service does not get what it asks for; return what it keeps."""
+        self.refusals.append((service, Refusal(reason=reason, message=message)))
+        return kept
 
 
 def parse_network(text: str) -> Network:
@@ -129,8 +202,7 @@ def make_plan(
     services: Iterable[Service],
     *,
     gone: frozenset[str],
-    network: Network | None,
-    default_method: Method,
+    options: KeepalivedOptions,
 ) -> Plan:
     """Decide what the ConfigMap should be; `gone` are the uids of Services that do not exist, by a live read.
 
@@ -140,17 +212,15 @@ def make_plan(
     data = {key: as_text(value) for key, value in as_mapping(config_map.get("data")).items()}
     ours = {format_address(each.address) for each in before}
     foreign = {key: value for key, value in data.items() if key not in ours}
-    planning = _Planning(
-        held={each.uid: each for each in before if each.uid not in gone},
-        foreign=frozenset(parse_addresses(foreign)),
-        network=network,
-        default=default_method,
+    plan = Plan(
+        options=options,
+        by_uid={each.uid: each for each in before if each.uid not in gone},
+        foreign=foreign,
+        foreign_addresses=frozenset(parse_addresses(foreign)),
     )
     for service in sorted(services, key=lambda each: (each.created, each.key)):
-        planning.serve(service)
-    made = tuple(planning.held.values())
-    data = {**foreign, **{format_address(each.address): each.value for each in made}}
-    return Plan(held=made, data=data, refusals=tuple(planning.refusals))
+        plan.serve(service)
+    return plan
 
 
 def render(config_map: JsonView, wanted: Plan) -> Json:
@@ -160,86 +230,13 @@ def render(config_map: JsonView, wanted: Plan) -> Json:
     annotations = dict(as_mapping(metadata.get("annotations")))
     if services or PLAN in annotations:
         annotations[PLAN] = json.dumps({"services": services}, separators=(",", ":"))
-    return {**config_map, "metadata": {**metadata, "annotations": annotations}, "data": dict(wanted.data)}
+    return {**config_map, "metadata": {**metadata, "annotations": annotations}, "data": wanted.data}
 
 
 def is_done(config_map: JsonView, wanted: Plan) -> bool:
     """Return whether the ConfigMap is as it should be."""
     data = {key: as_text(value) for key, value in as_mapping(config_map.get("data")).items()}
     return read_held(config_map) == wanted.held and data == wanted.data
-
-
-@dataclass(slots=True, kw_only=True)
-class _Planning:
-    """One plan for all Services, the oldest first."""
-
-    held: dict[str, Held]
-    foreign: frozenset[Address]
-    network: Network | None
-    default: Method
-    refusals: list[tuple[Service, Refusal]] = field(default_factory=list)
-
-    def serve(self, service: Service) -> None:
-        """Find the address of a Service; it keeps the one that it has if it cannot have another."""
-        known = self.held.get(service.uid)
-        address = self._find_address(service, known.address if known is not None else None)
-        if address is not None:
-            self.held[service.uid] = Held(
-                uid=service.uid,
-                address=address,
-                namespace=service.namespace,
-                name=service.name,
-                method=self._find_method(service, known),
-            )
-
-    def _find_address(self, service: Service, kept: Address | None) -> Address | None:
-        if not service.request:
-            return kept or self._choose(service)
-        if service.requested is None:
-            text = "The Service is invalid: spec.loadBalancerIP must be an address."
-            return self._refuse(service, "InvalidAddress", text, kept)
-        others = (each for each in self.held.values() if each.uid != service.uid)
-        holders = [f"{each.namespace}/{each.name}" for each in others if each.address == service.requested]
-        if service.requested in self.foreign:
-            holders.append("a key of the ConfigMap that belongs to no Service")
-        if holders:
-            address = format_address(service.requested)
-            text = f"Address {address} is in use by {', '.join(holders)}. Use another."
-            return self._refuse(service, "AddressInUse", text, kept)
-        return service.requested
-
-    def _choose(self, service: Service) -> Address | None:
-        """Return the lowest free address of the network."""
-        network = self.network
-        if network is None:
-            return self._refuse(service, "NoPool", "The network is not known. Set KEEPALIVED_SERVICE_CIDR.")
-        taken = self.foreign.union(each.address for each in self.held.values())
-        value = network.first
-        while value <= network.last and Address(network.family, value) in taken:
-            value += 1
-        if value > network.last:
-            text = f"Network {network.text} is full. Delete unused Services."
-            return self._refuse(service, "PoolFull", text)
-        return Address(network.family, value)
-
-    def _find_method(self, service: Service, known: Held | None) -> Method | None:
-        """Return what the Service asks for, else what it has, else the default. NAT is not written."""
-        asked = service.forward_method
-        if asked and asked not in set(Method):
-            text = f'The forward method must be one of {", ".join(Method)}: it is "{clean(asked, 64)}".'
-            self._refuse(service, "InvalidForwardMethod", text)
-        elif asked and (known is None or (known.method or Method.NAT) != asked):
-            return Method(asked) if asked != Method.NAT else None
-        if known is not None:
-            return known.method
-        return self.default if self.default is not Method.NAT else None
-
-    def _refuse(
-        self, service: Service, reason: str, message: str, kept: Address | None = None
-    ) -> Address | None:
-        """Note that a Service does not get what it asks for; return what it keeps."""
-        self.refusals.append((service, Refusal(reason=reason, message=message)))
-        return kept
 
 
 def _read_one(entry: object) -> Held:
@@ -256,7 +253,7 @@ def _read_one(entry: object) -> Held:
         address=address,
         namespace=as_text(value.get("serviceNamespace")),
         name=as_text(value.get("serviceName")),
-        method=Method(method) if method in set(Method) else None,
+        method=Method(method) if method in set(Method) else Method.NAT,
     )
 
 
@@ -267,7 +264,7 @@ def _render_one(held: Held) -> Json:
         "serviceNamespace": held.namespace,
         "serviceName": held.name,
     }
-    return known | ({"forwardMethod": str(held.method)} if held.method is not None else {})
+    return known | ({"forwardMethod": str(held.method)} if held.method is not Method.NAT else {})
 
 
 class KeepalivedMode:
@@ -332,7 +329,7 @@ class KeepalivedMode:
     async def _reconcile(self, _key: str) -> RetryAfter | None:
         """Carry out the plan. Raises: ApiError."""
         assert self._client is not None
-        client, options = self._client, self._options
+        client = self._client
         config_map = await self._read(client)
         served = [
             each for each in self._services.store.all() if each.is_load_balancer and not each.class_name
@@ -342,8 +339,7 @@ class KeepalivedMode:
                 config_map,
                 served,
                 gone=await self._find_gone(client, config_map, {each.uid for each in served}),
-                network=options.network,
-                default_method=options.default_method,
+                options=self._options,
             )
         except ValueError as error:
             text = f"Annotation {PLAN} cannot be read, and fipop changes nothing: {clean(str(error), 200)}. Repair it."

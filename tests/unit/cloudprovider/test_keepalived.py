@@ -9,6 +9,7 @@ import pytest
 
 from fipop.cloudprovider.keepalived import (
     Held,
+    KeepalivedOptions,
     Method,
     Plan,
     is_done,
@@ -73,9 +74,8 @@ def planned(
     default: Method = Method.NAT,
 ) -> Plan:
     network = parse_network(cidr) if cidr else None
-    return make_plan(
-        config_map or {"metadata": {}}, services, gone=gone, network=network, default_method=default
-    )
+    options = KeepalivedOptions(network=network, default_method=default)
+    return make_plan(config_map or {"metadata": {}}, services, gone=gone, options=options)
 
 
 def given(made: Plan) -> dict[str, str]:
@@ -85,7 +85,7 @@ def given(made: Plan) -> dict[str, str]:
 def test_what_keepalived_cloud_provider_left_is_taken_over_as_it_is() -> None:
     made = planned(service("web"), service("dns", method="DR"), config_map=TAKEN_OVER)
     assert is_done(TAKEN_OVER, made)
-    assert made.refusals == ()
+    assert made.refusals == []
 
 
 def test_the_lowest_address_that_nobody_uses_not_even_a_foreign_key() -> None:
@@ -172,5 +172,5 @@ def test_an_annotation_that_cannot_be_read_is_not_taken_for_an_empty_one(text: s
 
 def test_what_is_held_is_read_as_it_was_written() -> None:
     held = Held(uid="u", address=parse_address("10.0.0.1"), namespace="a", name="b", method=Method.DR)
-    body = render({"metadata": {}}, Plan(held=(held,), data={}, refusals=()))
+    body = render({"metadata": {}}, Plan(options=KeepalivedOptions(), by_uid={"u": held}, foreign={}))
     assert read_held(body) == (held,)
