@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from fipop.cloudprovider.allocate import User
 from fipop.cloudprovider.service import Service, parse_service
@@ -21,6 +21,8 @@ from fipop.runtime.list_watch import ListWatch
 from fipop.runtime.store import Change, Store
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _READ = "read"
 _COUNTED = ("InternalIP", "ExternalIP")
@@ -126,32 +128,21 @@ class Machines:
 
     async def list(self) -> dict[str, tuple[User, frozenset[Address]]]:
         """Return each with its addresses, by a uid. Raises: ApiError."""
-        found = {}
-        async for user, addresses in self._list():
-            found[user.uid] = user, addresses
-        return found
+        nodes = await self._ask("nodes", self._client.list(NODES, project=_read_node))
+        server = await self._ask("endpoints", self._client.get(ENDPOINTS, "kubernetes", namespace="default"))
+        named = {f"node/{name}": (f"Node {name}", each) for name, each in (nodes.items if nodes else ())}
+        named["endpoints/kubernetes"] = "the API server", _read_endpoints(server or {})
+        return {uid: (User(uid=uid, name=name), each) for uid, (name, each) in named.items()}
 
-    async def _list(self) -> AsyncIterator[tuple[User, frozenset[Address]]]:
+    async def _ask(self, resource: str, question: Awaitable[T]) -> T | None:
         try:
-            nodes = (await self._client.list(NODES, project=_read_node)).items
+            return await question
         except ForbiddenError:
-            self._warn("nodes")
-        else:
-            for name, addresses in nodes:
-                yield User(uid=f"node/{name}", name=f"Node {name}"), addresses
-        try:
-            server = await self._client.get(ENDPOINTS, "kubernetes", namespace="default")
-        except ForbiddenError:
-            self._warn("endpoints")
-        else:
-            user = User(uid="endpoints/kubernetes", name="the API server")
-            yield user, _read_endpoints(server or {})
-
-    def _warn(self, resource: str) -> None:
-        if resource not in self._forbidden:
-            self._forbidden.add(resource)
-            fields = {"resource": resource}
-            logger.warning("Could not list resource: its addresses do not count as in use", extra=fields)
+            if resource not in self._forbidden:
+                self._forbidden.add(resource)
+                fields = {"resource": resource}
+                logger.warning("Could not list resource: its addresses do not count as in use", extra=fields)
+            return None
 
 
 def _read_node(obj: JsonView) -> tuple[str, frozenset[Address]]:
