@@ -95,6 +95,11 @@ class Request:
     asked: Address | None = None
     """The one that its user asks for by name."""
 
+    @property
+    def needed(self) -> tuple[Family, ...]:
+        """The families that it needs, in the order of its annotation."""
+        return self.families[:1] if self.policy is FamilyPolicy.SINGLE_STACK else self.families
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
@@ -107,12 +112,12 @@ class Refusal:
 def allocate(request: Request, pool: Pool | None, usage: Usage) -> tuple[Address, ...] | Refusal:
     """Return the addresses of a Service, in the order of its families; `pool` is None if its namespace has none."""
     chosen = {address.family: address for address in reversed(request.kept)}
+    families = request.needed
     if request.asked is not None:
-        conflicting = usage.find_conflicting(request.asked, request.user)
-        if conflicting:
-            return _refuse_asked(request.asked, conflicting)
+        refusal = refuse_asked(request.asked, families, request.user, usage)
+        if refusal is not None:
+            return refusal
         chosen[request.asked.family] = request.asked
-    families = list_families(request, pool)
     if pool is not None and pool.dhcp and not chosen:
         by_family = tuple(each for each in DHCP_ADDRESSES if each.family in families)
         return sort_by(families, by_family) if len(pool.dhcp) > 1 else (DHCP,)
@@ -129,18 +134,6 @@ def allocate(request: Request, pool: Pool | None, usage: Usage) -> tuple[Address
     addresses = tuple(chosen[family] for family in families if family in chosen)
     is_content = bool(addresses) and request.policy is FamilyPolicy.PREFER_DUAL_STACK
     return refusals[0] if refusals and not is_content else addresses
-
-
-def list_families(request: Request, pool: Pool | None) -> tuple[Family, ...]:
-    """Return the families that a Service needs, in the order of its annotation."""
-    is_dual = request.policy is not FamilyPolicy.SINGLE_STACK
-    if request.families:
-        return request.families if is_dual else request.families[:1]
-    if is_dual:
-        return tuple(Family)
-    # An API server names the families of each Service. Without them: what it has, else what its pool has.
-    own = {each.family for each in (*request.kept, *filter(None, [request.asked]))}
-    return (min(own or set(pool.families if pool is not None else ()), default=Family.IPV4),)
 
 
 def sort_by(families: tuple[Family, ...], addresses: tuple[Address, ...]) -> tuple[Address, ...]:
@@ -177,11 +170,15 @@ def _choose(request: Request, family: Family, pool: Pool | None, usage: Usage) -
     return free or Refusal(reason="PoolFull", message=message)
 
 
-def _refuse_asked(address: Address, conflicting: list[User]) -> Refusal:
-    message = (
-        f"Address {format_address(address)} is in use by {name_users(conflicting)}. Use another address."
-    )
-    return Refusal(reason="AddressInUse", message=message)
+def refuse_asked(address: Address, families: Collection[Family], user: User, usage: Usage) -> Refusal | None:
+    """Return why a Service of these families cannot have the address that its user asks for; None if it can."""
+    text = format_address(address)
+    if address.family not in families:
+        message = f"Address {text} is no {' or '.join(each.label for each in families)} address. Use another address."
+        return Refusal(reason="InvalidAddress", message=message)
+    conflicting = usage.find_conflicting(address, user)
+    message = f"Address {text} is in use by {name_users(conflicting)}. Use another address."
+    return Refusal(reason="AddressInUse", message=message) if conflicting else None
 
 
 def name_users(users: list[User]) -> str:

@@ -34,8 +34,8 @@ from fipop.cloudprovider.allocate import (
     Usage,
     User,
     allocate,
-    list_families,
     name_users,
+    refuse_asked,
 )
 from fipop.cloudprovider.fence import Fence
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
@@ -243,7 +243,7 @@ class ServiceController:
         if request.asked is not None or not request.kept:
             return True
         served = set(Family if pool is None or pool.problem or pool.dhcp else pool.families)
-        lacking = served.intersection(list_families(request, pool)) - {each.family for each in request.kept}
+        lacking = served.intersection(request.needed) - {each.family for each in request.kept}
         return bool(lacking) and not any(each in DHCP_ADDRESSES for each in request.kept)
 
     def _warn_of_refused_stamp(self, service: Service) -> None:
@@ -311,13 +311,14 @@ class ServiceController:
         """Copy `spec.loadBalancerIP` to the annotation; if it changed, only if no other Service has the address."""
         is_same = service.has_request_first or service.request == service.annotation
         is_changed = bool(service.annotation) and not is_same
-        if is_changed and service.requested is None:
-            return await self._refuse(service, _refuse_invalid(service))
         if is_changed:
-            request = Request(user=self._build_user(service), asked=service.requested)
-            answer = allocate(request, None, self._usage)
-            if isinstance(answer, Refusal):
-                return await self._refuse(service, answer)
+            refusal: Refusal | None = _refuse_invalid(service)
+            if service.requested is not None:
+                # Its user alone decides, also about the family.
+                user = self._build_user(service)
+                refusal = refuse_asked(service.requested, list(Family), user, self._usage)
+            if refusal is not None:
+                return await self._refuse(service, refusal)
         self._waiting.pop(service.key, None)
         return await self._write(service, build_copied, is_followed=is_changed)
 

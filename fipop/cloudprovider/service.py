@@ -63,6 +63,7 @@ class Service:
     """`kube-vip.io/ignore: "true"`."""
     policy: FamilyPolicy
     families: tuple[Family, ...]
+    """Those that the API server granted: at least one."""
     ports: frozenset[Port]
     annotation: str
     """The text of ADDRESSES."""
@@ -136,7 +137,7 @@ class Service:
         """
         found = [each.family for each in self.annotated]
         granted = self.families if self.policy is not FamilyPolicy.SINGLE_STACK else self.families[:1]
-        wanted = [each for each in granted or tuple(dict.fromkeys(found))[:1] if each in found]
+        wanted = [each for each in granted if each in found]
         is_fitting = found == wanted and self.annotation.count(",") + 1 == len(found)
         is_dhcp = self.annotated == DHCP_ADDRESSES[:1]
         has_both = any(each in DHCP_ADDRESSES for each in self.annotated) and len(found) > 1
@@ -344,9 +345,10 @@ def _read_policy(value: object) -> FamilyPolicy:
 
 
 def _read_families(items: object) -> tuple[Family, ...]:
+    """Read the families that the API server granted; IPv4 if it granted none that is known."""
     by_label = {family.label: family for family in Family}
     known = (by_label[item] for item in as_list(items) if isinstance(item, str) and item in by_label)
-    return tuple(dict.fromkeys(known))
+    return tuple(dict.fromkeys(known)) or (Family.IPV4,)
 
 
 def _read_ports(items: object) -> Iterable[Port]:

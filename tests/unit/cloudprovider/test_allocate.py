@@ -75,13 +75,16 @@ def expect(case: Case, pool: list[IP]) -> str | list[IP]:
     have: dict[int, IP] = {}
     for address in case.kept:
         have.setdefault(address.version, address)
+    is_single = case.policy is FamilyPolicy.SINGLE_STACK
+    families = case.families[:1] if is_single else case.families
     if case.asked is not None:
+        if case.asked.version not in families:
+            return "InvalidAddress"
         if conflicts(case.asked):
             return "AddressInUse"
         have[case.asked.version] = case.asked
-    is_single = case.policy is FamilyPolicy.SINGLE_STACK
     found, is_lacking = [], False
-    for version in case.families[:1] if is_single else case.families:
+    for version in families:
         mine = [each for each in pool if each.version == version]
         mine = mine[::-1] if case.descending else mine
         again = [each for each in case.preferred if each in mine and not conflicts(each)]
