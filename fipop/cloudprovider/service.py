@@ -171,15 +171,15 @@ def find_need(service: Service, classes: frozenset[str]) -> Need:
     release = Need.RELEASE if service.has_finalizer else Need.NOTHING
     has_sign = bool(service.annotation or service.is_marked or service.note)
     is_written = bool(service.note) or (service.is_marked and service.has_request_first)
+    is_served = service.class_name in classes
+    if service.is_deleting:
+        is_ours = is_written if service.is_load_balancer else has_sign
+        return release if is_served or is_ours else Need.NOTHING
     if not service.is_load_balancer:
-        if service.is_deleting:
-            return release if has_sign else Need.NOTHING
         has_rest = service.note or service.is_marked or (service.has_finalizer and has_sign)
         return Need.CLEAR if has_rest else Need.NOTHING
-    if service.class_name not in classes:
-        return release if service.is_deleting and is_written else Need.NOTHING
-    if service.is_deleting:
-        return release
+    if not is_served:
+        return Need.NOTHING
     if service.is_ignored:
         return Need.CLEAR if is_written else release if has_sign else Need.NOTHING
     return _find_need_of_served(service)
@@ -403,10 +403,15 @@ def _find_condition(obj: JsonView) -> JsonView:
 
 
 def find_manager(obj: JsonView) -> str:
-    """Return the field manager that changed an object last, other than fipop and kube-vip; "" if none is recorded."""
+    """Return the field manager that changed an object after fipop, other than kube-vip; "" if none is recorded.
+
+    Who only removes fields is not recorded.
+    """
     entries = [as_mapping(each) for each in as_list(as_mapping(obj.get("metadata")).get("managedFields"))]
     found = [(as_text(each.get("time")), as_text(each.get("manager"))) for each in entries]
-    return max((each for each in found if each[1] not in ("", "fipop", "kube-vip")), default=("", ""))[1]
+    own = max((time for time, manager in found if manager == "fipop"), default="")
+    later = (each for each in found if each[0] >= own and each[1] not in ("", "fipop", "kube-vip"))
+    return max(later, default=("", ""))[1]
 
 
 def refer_to(service: Service) -> ObjectReference:

@@ -17,6 +17,7 @@ from fipop.cloudprovider.keepalived import parse_network
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link, copy_json
 from tests.harness.service_judge import A, Judge
+from tests.harness.service_rows import FINALIZER, INTERFACE, show
 from tests.harness.virtual_time import VirtualClock, virtual_now
 
 __all__ = ["CONDITION", "FINALIZER", "INTERFACE", "KEEPALIVED_MAP", "LEASE", "A", "Running", "ServiceCluster"]
@@ -26,8 +27,6 @@ SYSTEM = "kube-system"
 CONFIG_MAP: Key = ("configmaps", SYSTEM, "kubevip")
 KEEPALIVED_MAP: Key = ("configmaps", SYSTEM, "vip-configmap")
 LEASE = "kube-vip-cloud-controller"
-FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-INTERFACE = "kube-vip.io/serviceInterface"
 CONDITION = "kubefip.k8s.binbash.org/AddressAssigned"
 START_SECONDS = 5.0
 """After that a provider without election has served all Services that can be served."""
@@ -350,20 +349,8 @@ class ServiceCluster:
         )
 
     def shown(self, name: str = "web", *, namespace: str = "shop") -> dict[str, Any]:
-        """Return what matters of a Service, without what it does not have.
-
-        A: the annotation, L: spec.loadBalancerIP, I: the label is there, F: the finalizer is there, interface.
-        """
-        found = self.service(name, namespace=namespace)
-        meta = found["metadata"]
-        shown = {
-            "A": self.addresses(name, namespace=namespace),
-            "L": found["spec"].get("loadBalancerIP"),
-            "I": (meta.get("labels") or {}).get("implementation") == "kube-vip",
-            "F": FINALIZER in (meta.get("finalizers") or ()),
-            "interface": self.annotation(INTERFACE, name, namespace=namespace),
-        }
-        return {key: value for key, value in shown.items() if value}
+        """Return what matters of a Service, as `show` has it."""
+        return show(self.service(name, namespace=namespace))
 
     def condition(self, name: str = "web", *, namespace: str = "shop") -> tuple[str, str]:
         """Return status and reason of the condition AddressAssigned; two empty texts if there is none."""

@@ -1,4 +1,7 @@
-"""What the cloud provider writes to a Service (docs/reference/cloud-provider.md#what-the-provider-writes), by row."""
+"""How and when the cloud provider writes what docs/reference/cloud-provider.md#what-the-provider-writes says.
+
+The rows of its table are in test_rows.py.
+"""
 
 import asyncio
 
@@ -6,9 +9,7 @@ import pytest
 
 from localfleet.waiting import eventually
 from tests.api.services.shop import (
-    FINALIZER,
     SERVED_SECONDS,
-    A,
     Shop,
     condition,
     is_chosen,
@@ -60,28 +61,6 @@ async def test_a_service_that_is_no_load_balancer_any_more_has_nothing_of_ours(s
     await shop.waits("web", "PoolFull")
 
 
-async def test_what_is_no_load_balancer_any_more_can_be_deleted(shop: Shop) -> None:
-    await shop.open("static", annotations={A: "10.99.4.1"}, loadBalancerIP="10.99.4.1")
-
-    async def is_held() -> bool:
-        return FINALIZER in (await shop.read("static"))["metadata"].get("finalizers", ())
-
-    await eventually(is_held)
-    await shop.change("static", {"spec": {"type": "ClusterIP"}})
-
-    async def is_free() -> bool:
-        return not (await shop.read("static"))["metadata"].get("finalizers")
-
-    await eventually(is_free)
-    assert of(await shop.read("static")) == "10.99.4.1", "what the user wrote stays"
-    await shop.offer(1)
-    await shop.open("web")
-    await shop.has("web", f"{shop.net}.1")
-    await shop.change("web", {"spec": {"type": "ClusterIP"}})
-    await shop.close("web")
-    await shop.is_gone("web")
-
-
 async def test_a_deleted_service_gives_its_address_to_who_waits(shop: Shop) -> None:
     await shop.offer(1)
     await shop.open("web", finalizers=["example.com/mine"])
@@ -104,36 +83,3 @@ async def test_a_deleted_service_gives_its_address_to_who_waits(shop: Shop) -> N
         return bool(condition(await shop.read("next"))["status"] == "True")
 
     await eventually(is_told)
-
-
-async def test_an_address_that_a_user_wrote_into_l_alone_follows_l(shop: Shop) -> None:
-    await shop.offer(9)
-    await shop.open("web", loadBalancerIP="10.99.5.8")
-    await shop.has("web", "10.99.5.8")
-    await shop.change("web", {"spec": {"loadBalancerIP": "10.99.5.6"}})
-    await shop.has("web", "10.99.5.6")
-    await shop.change("web", {"spec": {"loadBalancerIP": None}})
-    assert is_chosen(await shop.has("web", f"{shop.net}.1"))
-
-
-async def test_who_writes_a_decides_and_an_ignored_service_is_left_alone(shop: Shop) -> None:
-    await shop.offer(9)
-    await shop.open("web")
-    await shop.has("web", f"{shop.net}.1")
-    await shop.change("web", {"metadata": {"annotations": {A: f"{shop.net}.5"}}})
-
-    async def is_yielded() -> bool:
-        found = await shop.read("web")
-        assert "loadBalancerIP" not in found["spec"]
-        return of(found) == f"{shop.net}.5" and FINALIZER in found["metadata"]["finalizers"]
-
-    await eventually(is_yielded)
-    await shop.open("quiet")
-    await shop.has("quiet", f"{shop.net}.1")
-    await shop.change("quiet", {"metadata": {"annotations": {"kube-vip.io/ignore": "true"}}})
-
-    async def is_bare() -> bool:
-        found = await shop.read("quiet")
-        return of(found) == "" and not found["metadata"].get("finalizers")
-
-    await eventually(is_bare)
