@@ -34,16 +34,14 @@ from fipop.cloudprovider.allocate import (
     Usage,
     User,
     allocate,
-    name_users,
     refuse_asked,
 )
 from fipop.cloudprovider.fence import Fence
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
 from fipop.cloudprovider.pools import PoolKeys
+from fipop.cloudprovider.problems import find_problems
 from fipop.cloudprovider.rewrites import Rewrites
 from fipop.cloudprovider.service import (
-    ADDRESSES,
-    MOST_ADDRESSES,
     Need,
     Service,
     build_assigned,
@@ -56,12 +54,11 @@ from fipop.cloudprovider.service import (
     find_manager,
     find_need,
     list_changed,
-    parse_addresses,
     refer_to,
 )
 from fipop.cloudprovider.services import Machines, ServiceCache
 from fipop.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address
+from fipop.ipam.addresses import Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
@@ -444,27 +441,10 @@ class ServiceController:
     def _check(self, service: Service) -> None:
         """Warn once of what is wrong with the addresses that a Service has."""
         is_served = service.is_load_balancer and service.class_name in self._classes
-        if not is_served or service.is_deleting or service.is_ignored:
-            return
-        user = self._build_user(service)
-        own = service.annotated or tuple(filter(None, [service.requested]))
-        found: dict[str, list[str]] = {"AddressInUse": [], "AddressOutsidePools": [], "InvalidAddress": []}
-        has_pools = bool(self._keys.pools)
-        for address in own:
-            others = self._usage.find_conflicting(address, user)
-            text = format_address(address)
-            if others:
-                found["AddressInUse"].append(
-                    f"Address {text} is also in use by {name_users(others)}. Change one."
-                )
-            if has_pools and address not in DHCP_ADDRESSES and not self._keys.has_address(address):
-                found["AddressOutsidePools"].append(
-                    f"Address {text} is in no pool of the ConfigMap. fipop leaves it as it is."
-                )
-        if not service.is_assigned:
-            found |= _find_unusual(service)
-        for reason, texts in found.items():
-            self._warn(service, reason, " ".join(texts))
+        if is_served and not service.is_deleting and not service.is_ignored:
+            problems = find_problems(service, self._build_user(service), self._usage, self._keys)
+            for reason, text in problems.items():
+                self._warn(service, reason, text)
 
     def _warn_of_another(self, service: Service, manager: str, fields: frozenset[str]) -> None:
         who = f"Field manager {clean(manager, 63)}" if manager else "An unknown writer"
@@ -550,22 +530,6 @@ async def _repeat(step: Callable[[], Awaitable[None]]) -> None:
         except ApiError as error:
             logger.warning("Could not begin to lead, retrying", extra={"error": str(error)})
             await asyncio.sleep(BEGIN_RETRY_SECONDS)
-
-
-def _find_unusual(service: Service) -> dict[str, list[str]]:
-    """Return the Warnings for addresses that a user wrote: what is no address, and a family that is missing."""
-    found: dict[str, list[str]] = {}
-    text = service.annotation or service.request
-    parts = [each.strip() for each in text.split(",")[:MOST_ADDRESSES]] if text else []
-    odd = [clean(each, 64) for each in parts if not parse_addresses([each])]
-    if odd:
-        found["InvalidAddress"] = [f'"{each}" is not an IP address. Correct the Service.' for each in odd]
-    has = {each.family for each in service.annotated}
-    lacking = [each.label for each in service.families if each not in has]
-    if service.policy is FamilyPolicy.REQUIRE_DUAL_STACK and has and lacking:
-        message = f"The Service requires {lacking[0]}, too. Add an address to annotation {ADDRESSES}."
-        found["FamilyMissing"] = [message]
-    return found
 
 
 def _refuse_invalid(service: Service) -> Refusal:

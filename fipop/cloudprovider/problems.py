@@ -1,0 +1,42 @@
+"""What is wrong with the addresses that a Service has: values in, values out. It is reported, and nothing else."""
+
+from __future__ import annotations
+
+from fipop.cloudprovider.allocate import DHCP_ADDRESSES, Usage, User, name_users
+from fipop.cloudprovider.pools import PoolKeys
+from fipop.cloudprovider.service import ADDRESSES, MOST_ADDRESSES, Service, parse_addresses
+from fipop.ipam.addresses import FamilyPolicy, format_address
+from fipop.texts import clean
+
+
+def find_problems(service: Service, user: User, usage: Usage, keys: PoolKeys) -> dict[str, str]:
+    """Return the text of a Warning by its reason; "" if that problem does not exist."""
+    has_pools = bool(keys.pools)
+    shared, outside = [], []
+    for address in service.annotated or tuple(filter(None, [service.requested])):
+        text, others = format_address(address), usage.find_conflicting(address, user)
+        if others:
+            shared.append(f"Address {text} is also in use by {name_users(others)}. Change one.")
+        if has_pools and address not in DHCP_ADDRESSES and not keys.has_address(address):
+            outside.append(f"Address {text} is in no pool of the ConfigMap. fipop leaves it as it is.")
+    return {
+        "AddressInUse": " ".join(shared),
+        "AddressOutsidePools": " ".join(outside),
+        "InvalidAddress": "" if service.is_assigned else _find_invalid(service),
+        "FamilyMissing": "" if service.is_assigned else _find_missing_family(service),
+    }
+
+
+def _find_invalid(service: Service) -> str:
+    text = service.annotation or service.request
+    parts = [each.strip() for each in text.split(",")[:MOST_ADDRESSES]] if text else []
+    odd = [clean(each, 64) for each in parts if not parse_addresses([each])]
+    return " ".join(f'"{each}" is not an IP address. Correct the Service.' for each in odd)
+
+
+def _find_missing_family(service: Service) -> str:
+    has = {each.family for each in service.annotated}
+    lacking = [each.label for each in service.families if each not in has]
+    if service.policy is not FamilyPolicy.REQUIRE_DUAL_STACK or not has or not lacking:
+        return ""
+    return f"The Service requires {lacking[0]}, too. Add an address to annotation {ADDRESSES}."
