@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fipop.backoff import Backoff
-from fipop.cloudprovider.service import ADDRESSES, Service
+from fipop.cloudprovider.service import ADDRESSES_FIELD, Service
 
 AT_ONCE, WITHIN_SECONDS = 2, 600.0
 """How often a field is written again within that time without a pause."""
@@ -22,8 +21,8 @@ class Rewrites:
     """How many it made since the Service was last left in peace."""
     _due_at: float | None = None
     """The end of the pause before the next rewrite."""
-    _written: set[str] = field(default_factory=set)
-    _done: deque[tuple[float, frozenset[str]]] = field(default_factory=lambda: deque(maxlen=MOST_REMEMBERED))
+    _written: frozenset[str] = frozenset()
+    _done: tuple[tuple[float, frozenset[str]], ...] = ()
 
     def left_seconds(self, now: float) -> float:
         """Return how much of a pause is left."""
@@ -31,7 +30,7 @@ class Rewrites:
 
     def find(self, service: Service, fields: frozenset[str]) -> frozenset[str]:
         """Return which of the fields that are due to be written fipop wrote before."""
-        if service.note and not service.annotation and f"annotation {ADDRESSES}" in fields:
+        if service.note and not service.annotation and ADDRESSES_FIELD in fields:
             return fields
         return fields & self._written
 
@@ -39,8 +38,7 @@ class Rewrites:
         """Return how long to wait before these fields are written again; a pause begins if it must."""
         if self._due_at is None:
             if self._done and now - self._done[-1][0] > WITHIN_SECONDS + PAUSES.step_seconds(self.pauses):
-                self.pauses = 0
-                self._done.clear()
+                self.pauses, self._done = 0, ()
             recent = [each for at, each in self._done if now - at < WITHIN_SECONDS]
             most = max((sum(name in each for each in recent) for name in fields), default=0)
             if not self.pauses and most < AT_ONCE:
@@ -53,5 +51,5 @@ class Rewrites:
         """Note what was written, and which of it again."""
         self._written |= fields
         if rewritten:
-            self._done.append((now, rewritten))
+            self._done = (*self._done, (now, rewritten))[-MOST_REMEMBERED:]
             self._due_at = None

@@ -35,6 +35,9 @@ IMPLEMENTATION, KUBE_VIP = "implementation", "kube-vip"
 LEGACY_LABEL = "ipam-address"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 FORWARD_METHOD = "k8s.co/keepalived-forward-method"
+ADDRESSES_FIELD, INTERFACE_FIELD = f"annotation {ADDRESSES}", f"annotation {INTERFACE}"
+LABEL_FIELD, FINALIZER_FIELD = f"label {IMPLEMENTATION}", f"finalizer {FINALIZER}"
+"""The fields that fipop writes, as messages name them."""
 ADDRESS_ASSIGNED = f"{GROUP}/AddressAssigned"
 """The condition, which only Services have that wait for an address, or did."""
 
@@ -281,11 +284,11 @@ def _read_written(obj: JsonView) -> dict[str, Any]:
     meta = as_mapping(obj.get("metadata"))
     annotations = as_mapping(meta.get("annotations"))
     return {
-        f"annotation {ADDRESSES}": annotations.get(ADDRESSES),
-        f"annotation {INTERFACE}": annotations.get(INTERFACE),
+        ADDRESSES_FIELD: annotations.get(ADDRESSES),
+        INTERFACE_FIELD: annotations.get(INTERFACE),
         "spec.loadBalancerIP": as_mapping(obj.get("spec")).get("loadBalancerIP") or None,
-        f"label {IMPLEMENTATION}": as_mapping(meta.get("labels")).get(IMPLEMENTATION),
-        f"finalizer {FINALIZER}": FINALIZER in as_list(meta.get("finalizers")),
+        LABEL_FIELD: as_mapping(meta.get("labels")).get(IMPLEMENTATION),
+        FINALIZER_FIELD: FINALIZER in as_list(meta.get("finalizers")),
     }
 
 
