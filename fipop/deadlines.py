@@ -19,12 +19,10 @@ GUEST_SESSION_SECONDS = 45.0
 """All that a pass asks a guest between two waits."""
 
 # Allocation
-NAMING_SECONDS = 10.0
-"""A round that takes longer between its claims and the status that names them begins anew."""
-UNDER_WAY_SECONDS = NAMING_SECONDS + REQUEST_SECONDS
-"""So long after its reservation was written an address may still come to be named by who wrote it."""
 PERMIT_SECONDS = 5.0
 """How long the answer holds that addresses may be written to a guest: a process that slept must not write."""
+MIN_QUARANTINE_SECONDS = 90
+"""The shortest quarantine: longer than a request that was begun before it, also within an API server (60 s)."""
 
 # Leading
 LEASE_RETRY_SECONDS = 1.0
@@ -66,7 +64,8 @@ assert LEASE_DURATION_SECONDS + HELM_TERMINATION_SECONDS <= FOREIGN_LEASE_SECOND
 assert PERMIT_SECONDS < GUEST_REQUEST_SECONDS <= GUEST_WRITE_SECONDS
 assert GUEST_WRITE_SECONDS < LEASE_DURATION_SECONDS - LEASE_RENEW_SECONDS, "else no guest is ever written"
 assert GUEST_REQUEST_SECONDS < GUEST_SESSION_SECONDS
-assert UNDER_WAY_SECONDS >= NAMING_SECONDS + REQUEST_SECONDS
+assert MIN_QUARANTINE_SECONDS > 60.0 + REQUEST_SECONDS
+assert MIN_QUARANTINE_SECONDS > PERMIT_SECONDS + GUEST_REQUEST_SECONDS
 assert HELM_DEADLINE_SECONDS <= HELM_TURN_SECONDS
 assert LONGEST_WATCH_SECONDS + WATCH_GRACE_SECONDS < SILENCE_LIMIT_SECONDS < SILENCE_PROMISE_SECONDS
 assert HELM_TERMINATION_SECONDS < STOP_SECONDS < POD_GRACE_SECONDS

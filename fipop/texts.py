@@ -35,8 +35,8 @@ def clean(text: object, limit: int = LONGEST_MESSAGE) -> str:
 
 
 def sentence(clause: str) -> str:
-    """Return a clause as a sentence: with a capital letter first and a full stop last; "" stays ""."""
-    return clause[:1].upper() + clause[1:] + ("" if clause.endswith(".") else ".") if clause else ""
+    """Return a clause as a sentence: with a capital letter and, unless it is a question, a full stop; "" stays ""."""
+    return clause[:1].upper() + clause[1:] + ("" if clause.endswith((".", "?")) else ".") if clause else ""
 
 
 def is_namespace(text: object) -> bool:

@@ -141,6 +141,12 @@ class RancherProxy:
             return _refusal(403, "Forbidden", f'clusters.management.cattle.io "{cluster_id}" is forbidden')
         if not route.connected:
             return _refusal(503, "ServiceUnavailable", "cluster agent disconnected")
+        if not route.provisioned:
+            said = {
+                "Code": {"Code": "ClusterUnavailable", "Status": 503},
+                "Message": "cluster not provisioned",
+            }
+            return web.Response(status=503, text=json.dumps(said), content_type="text/plain")
         harm = route.harm_for(seen) or Fault()
         refused = await _suffer(harm, request)
         if refused is not None:

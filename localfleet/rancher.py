@@ -112,15 +112,16 @@ class RancherPlayer:
         target: Upstream | SimulatedGuest | None = None,
         *,
         order: Sequence[Step] = REAL_ORDER,
+        boots: bool = False,
     ) -> Guest:
         """Bring up a guest in this order, the kubeconfig Secret and its token's binding some time later.
 
-        `target` is the guest's own API; without one, requests for it are 404. Raises ValueError for an order
-        that Rancher could not take.
+        `target` is the guest's own API; without one, requests for it are 404. `boots`: its machines are not up before
+        `finish_boot`. Raises ValueError for an order that Rancher could not take.
         """
         if not is_possible(order):
             raise ValueError(f"not an order that Rancher could take: {[step.name for step in order]}")
-        guest = Guest(plan=plan, token=self._new_token())
+        guest = Guest(plan=plan, token=self._new_token(), is_provisioned=not boots)
         self.guests[plan.cluster_id] = guest
         self.proxy.issue_token(guest.token)
         if target is not None:
@@ -141,6 +142,10 @@ class RancherPlayer:
         """
         del self.guests[guest.cluster_id]
         await self._steps.remove(guest)
+
+    async def finish_boot(self, guest: Guest) -> None:
+        """Have the machines of a guest up: until then it is not Provisioned, and requests for it are 503."""
+        await self._steps.finish_boot(guest)
 
     async def disconnect(self, guest: Guest) -> None:
         """Lose the guest's agent: the condition says so, and requests for it are 503."""

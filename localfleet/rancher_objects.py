@@ -156,15 +156,16 @@ def _build_management(
     }
 
 
-def build_management_conditions(*, connected: bool, at: str) -> list[Manifest]:
+def build_management_conditions(*, connected: bool, provisioned: bool, at: str) -> list[Manifest]:
     """The conditions of a management Cluster whose agent has called; `at` moves with every ping."""
+    made: Manifest = {"type": "Provisioned", "status": "True" if provisioned else "Unknown"}
     ping: Manifest = {"type": "Connected", "status": "True", "lastUpdateTime": at}
     ready: Manifest = {"type": "Ready", "status": "True"}
     if not connected:
         lost = {"reason": "Disconnected", "message": "Cluster agent is not connected"}
         ping = {**ping, "status": "False", **lost}
         ready = {**ready, "status": "False", **lost}
-    return [{"type": "BackingNamespaceCreated", "status": "True"}, ping, ready]
+    return [{"type": "BackingNamespaceCreated", "status": "True"}, made, ping, ready]
 
 
 def build_system_namespace(cluster_id: str) -> Manifest:

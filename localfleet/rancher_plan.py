@@ -107,6 +107,8 @@ class Guest:
     done: set[Step] = field(default_factory=set)
     owner: dict[str, Any] | None = None
     is_connected: bool = False
+    is_provisioned: bool = True
+    """False while its machines boot: Rancher has its agent by then, and answers 503 for it."""
     changed_at: float = 0.0
 
     @property

@@ -67,9 +67,17 @@ class GuestSteps:
         await self.ping(guest)
         guest.changed_at = time.monotonic()
 
+    async def finish_boot(self, guest: Guest) -> None:
+        """Have a guest's machines up: the condition says so, and its requests reach it."""
+        guest.is_provisioned = True
+        self._set_tunnel(guest)
+        await self.ping(guest)
+
     async def ping(self, guest: Guest) -> None:
         """Write the `Connected` condition anew; a guest that is gone meanwhile is left alone."""
-        conditions = objects.build_management_conditions(connected=guest.is_connected, at=objects.timestamp())
+        conditions = objects.build_management_conditions(
+            connected=guest.is_connected, provisioned=guest.is_provisioned, at=objects.timestamp()
+        )
         try:
             await self._client.patch(
                 f"{MANAGEMENT}/{guest.cluster_id}", {"status": {"conditions": conditions}}
@@ -151,6 +159,7 @@ class GuestSteps:
         route = self._proxy.guests.get(guest.cluster_id)
         if route is not None:
             route.connected = guest.is_connected
+            route.provisioned = guest.is_provisioned
 
     def _config_paths(self, plan: GuestPlan) -> list[str]:
         if plan.kind is not GuestKind.HARVESTER:

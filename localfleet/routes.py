@@ -69,6 +69,7 @@ class GuestRoute:
     target: Upstream | SimulatedGuest
     fault: Fault | None = None
     connected: bool = True
+    provisioned: bool = True
     requests: deque[SeenRequest] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_REQUESTS))
     _hurt: int = 0
 

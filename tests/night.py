@@ -52,9 +52,14 @@ PARTS = (
     Part(
         name="simulation",
         what="lives of several operators in memory, with trouble of every kind",
-        night="python -m tests.operator.simulation 300 --seed SEED",
-        long="python -m tests.operator.simulation 3000 --seed SEED",
+        night="python -m tests.operator.simulation 200 --seed SEED",
+        long="python -m tests.operator.simulation 500 --acts 250 --seed SEED",
         ci="python -m tests.operator.simulation 60 --seed 1",
+    ),
+    Part(
+        name="seeded",
+        what="broken protocols, each of which the simulation finds",
+        night="python -m tests.operator.seeded --seed SEED",
     ),
     Part(
         name="worlds",

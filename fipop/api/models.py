@@ -78,6 +78,14 @@ class Named:
         return self.meta.resource_version
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Reported:
+    """An address that a guest cluster, by its id, uses without a floating IP."""
+
+    address: str
+    guest: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPRange(Named):
     """A pool of addresses that fipop assigns to guest clusters of one network."""
@@ -100,18 +108,12 @@ class FloatingIPRange(Named):
     harvester_network: str | None = None
     status_capacity: Json | None = None
     """The present content of the status, to compare with what must be written."""
+    reported: tuple[Reported, ...] = ()
+    reported_count: int = 0
+    oddities: tuple[str, ...] = ()
+    """What of its annotations is probably not meant so, as sentences."""
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
-
-
-class Removal(StrEnum):
-    """What the status of a floating IP records of the removal of its guest cluster's releases."""
-
-    ON_OPT_OUT = "OnOptOut"
-    """fipop saw the cluster opted in while `kubevipGuestRemove` is on: if it is opted out, its releases go."""
-    PENDING = "Pending"
-    """The cluster was opted out since then: its releases must be removed."""
-    DONE = "Done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +138,6 @@ class GuestStatus:
     id: str
     reachable: bool | None
     releases: tuple[ReleaseStatus, ...] = ()
-    removal: Removal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +168,8 @@ class FloatingIP(Named):
     service_namespace: str | None = None
     allow_share: bool | None = None
     interface: str | None = None
+    oddities: tuple[str, ...] = ()
+    """What of its annotations is probably not meant so, as sentences."""
     status: FloatingIPStatus = field(default_factory=FloatingIPStatus)
 
 
@@ -181,6 +184,7 @@ class Owner:
     name: str
     uid: str
     cluster: str = ""
+    workspace: str = ""
     imported: bool = False
 
     @property
@@ -211,6 +215,8 @@ class Reservation(Named):
     requested: Requested = Requested.DYNAMIC
     since: datetime = EPOCH
     quarantined_until: datetime | None = None
+    guest_gone_since: datetime | None = None
+    """When a leader found that the guest cluster, which lives on outside of Rancher, is gone there."""
     history: tuple[PastOwner, ...] = ()
 
     @property

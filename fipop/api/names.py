@@ -19,17 +19,17 @@ ANNOTATION_PAUSED = f"{GROUP}/paused"
 ANNOTATION_FLOATING_IP = f"{GROUP}/floating-ip"
 ANNOTATION_IGNORE_CLAIM = f"{GROUP}/ignore-claim"
 """On a floating IP: the ids of guests whose claim to its addresses an administrator found to be wrong."""
-ANNOTATION_CONFIRM_RELEASE = f"{GROUP}/confirm-release"
 ANNOTATION_APPLIED = f"{GROUP}/applied"
 """On a guest's ConfigMap: the keys and values that fipop wrote last, as JSON."""
-ANNOTATION_CONFIRMED = f"{GROUP}/confirmed"
-"""On a reservation: a mark of the last write that changed nothing else."""
 
 ANNOTATION_WAITS = f"{GROUP}/waits"
 """On the Lease: which range waits for which guest cluster, and until when. One sentence a line."""
 
 LABEL_OPT_IN = "kube-vip"
 """On the provisioning Cluster: a Go boolean that opts the guest in for installation."""
+
+LABEL_REMOVE = f"{GROUP}/remove"
+"""On the provisioning Cluster: "true", together with `kube-vip: "false"`, has fipop uninstall what it installed."""
 
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_DIGEST = f"{GROUP}/digest"
@@ -38,8 +38,6 @@ LABEL_CANARY = f"{GROUP}/canary"
 """On the provisioning Cluster: "true" has the guest be among the first of each rollout."""
 ANNOTATION_ROLLOUT = f"{GROUP}/rollout"
 """On kube-fip-config: `retry/<target>` or `force/<target>`, which acts once."""
-ANNOTATION_CONFIRM_REMOVE = f"{GROUP}/confirm-remove"
-"""On kube-fip-config: the number of guest clusters that can be left at once."""
 
 DEFAULT_ADDRESS_SPACE = "default"
 DEFAULT_QUARANTINE_SECONDS = 600
@@ -47,7 +45,6 @@ DEFAULT_QUARANTINE_SECONDS = 600
 OPERATOR_NAMESPACE = "kube-fip"
 SETTINGS_CONFIG_MAP = "kube-fip-config"
 ROLLOUT_CONFIG_MAP = "fipop-rollout"
-LAST_SETTINGS_CONFIG_MAP = "fipop-last-settings"
 TARGET_CONFIG_MAPS = ("fipop-target-1", "fipop-target-2")
 PREDECESSOR_DEPLOYMENT = "kube-fip-operator"
 LEASE_NAME = "fipop-operator"

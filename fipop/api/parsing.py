@@ -22,13 +22,14 @@ from fipop.api.models import (
     Owner,
     PastOwner,
     ReleaseStatus,
-    Removal,
+    Reported,
     Requested,
     Reservation,
     SearchOrder,
 )
+from fipop.api.oddities import FLOATING_IP_KEYS, RANGE_KEYS, find_oddities
 from fipop.ipam.addresses import FamilyPolicy
-from fipop.jsons import as_mapping, as_text
+from fipop.jsons import as_list, as_mapping, as_text
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -72,7 +73,13 @@ def parse_range(obj: Mapping[str, Any]) -> FloatingIPRange:
         max_per_guest=_integer(spec.get("maxPerGuest"), 0) or None,
         harvester_cluster=annotations.get(names.ANNOTATION_HARVESTER_CLUSTER) or None,
         harvester_network=annotations.get(names.ANNOTATION_HARVESTER_NETWORK) or None,
+        oddities=find_oddities("annotation", annotations, RANGE_KEYS),
         status_capacity=capacity if isinstance(capacity, dict) else None,
+        reported=tuple(
+            Reported(as_text(as_mapping(each).get("address")), as_text(as_mapping(each).get("guest")))
+            for each in as_list(status.get("reported"))
+        ),
+        reported_count=_integer(status.get("reportedCount"), 0),
         conditions=parse_conditions(status.get("conditions")),
         observed_generation=_integer(status.get("observedGeneration"), 0),
     )
@@ -103,6 +110,7 @@ def parse_floating_ip(obj: Mapping[str, Any]) -> FloatingIP:
         service_namespace=str(spec["serviceNamespace"]) if spec.get("serviceNamespace") else None,
         allow_share=allow_share if isinstance(allow_share, bool) else None,
         interface=str(spec["interface"]) if spec.get("interface") else None,
+        oddities=find_oddities("annotation", annotations, FLOATING_IP_KEYS),
         status=_floating_ip_status(as_mapping(obj.get("status"))),
     )
 
@@ -141,7 +149,6 @@ def _guest_status(guest: Mapping[str, Any]) -> GuestStatus:
         )
         if isinstance(releases, list)
         else (),
-        removal=next((each for each in Removal if each == guest.get("removal")), None),
     )
 
 
@@ -160,11 +167,13 @@ def parse_reservation(obj: Mapping[str, Any]) -> Reservation:
             name=str(owner.get("name") or ""),
             uid=str(owner.get("uid") or ""),
             cluster=str(owner.get("cluster") or ""),
+            workspace=str(owner.get("workspace") or ""),
             imported=owner.get("imported") is True,
         ),
         requested=_enum(Requested, spec.get("requested"), Requested.DYNAMIC),
         since=parse_time(spec.get("since")) or EPOCH,
         quarantined_until=parse_time(spec.get("quarantinedUntil")),
+        guest_gone_since=parse_time(spec.get("guestGoneSince")),
         history=tuple(_past_owner(entry) for entry in history if isinstance(entry, dict))
         if isinstance(history, list)
         else (),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fipop.api import names
 from fipop.api.conditions import Condition, format_time, render_condition
-from fipop.api.models import FloatingIPStatus, GuestStatus, Owner, Reservation
-from fipop.ipam.allocator import RangeUsage, Usage
+from fipop.api.models import FloatingIPStatus, GuestStatus, Owner, Reported, Reservation
+from fipop.ipam.ranges import RangeUsage, Usage
 from fipop.jsons import Json
 
 INT64_MAX = 2**63 - 1
@@ -27,6 +27,8 @@ def render_reservation(reservation: Reservation) -> Json:
     }
     if reservation.quarantined_until is not None:
         spec["quarantinedUntil"] = format_time(reservation.quarantined_until)
+    if reservation.guest_gone_since is not None:
+        spec["guestGoneSince"] = format_time(reservation.guest_gone_since)
     if reservation.history:
         spec["history"] = [
             {
@@ -47,7 +49,8 @@ def render_reservation(reservation: Reservation) -> Json:
 
 def _owner(owner: Owner) -> Json:
     """Return the owner with its known fields only: an address found in a guest cluster can have no floating IP."""
-    texts = {"namespace": owner.namespace, "name": owner.name, "uid": owner.uid, "cluster": owner.cluster}
+    texts = {"namespace": owner.namespace, "name": owner.name, "uid": owner.uid}
+    texts |= {"cluster": owner.cluster, "workspace": owner.workspace}
     rendered: Json = {field: text for field, text in texts.items() if text}
     if owner.imported:
         rendered["imported"] = True
@@ -84,14 +87,24 @@ def _guest(guest: GuestStatus) -> Json:
             for release in guest.releases
         ]
         or None,
-        "removal": guest.removal.value if guest.removal is not None else None,
     }
 
 
-def render_range_status(capacity: Json | None, conditions: tuple[Condition, ...], generation: int) -> Json:
-    """Return the status of a range as a merge patch; `capacity` is None if the pool is invalid."""
+def render_range_status(
+    capacity: Json | None,
+    reported: tuple[Reported, ...],
+    count: int,
+    conditions: tuple[Condition, ...],
+    generation: int,
+) -> Json:
+    """Return the status of a range as a merge patch; `capacity` is None if the pool is invalid.
+
+    `count` of addresses are in use by reports alone, and `reported` names them, or as many as the status shows.
+    """
     return {
         "capacity": capacity,
+        "reported": [{"address": each.address, "guest": each.guest} for each in reported] or None,
+        "reportedCount": count or None,
         "conditions": [render_condition(condition) for condition in conditions],
         "observedGeneration": generation,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from random import Random
 from typing import Any, TypeVar
@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from fipop.cloudprovider.allocate import User
 from fipop.cloudprovider.service import Service, parse_service
 from fipop.errors import ForbiddenError
-from fipop.ipam.addresses import Address, Family, parse_address
-from fipop.ipam.errors import IpamError
-from fipop.jsons import Json, JsonView, as_list, as_mapping, as_text
+from fipop.ipam.addresses import Address
+from fipop.ipam.machines import read_endpoints, read_node
+from fipop.jsons import Json, JsonView
 from fipop.kube.client import KubeClient, Listing
 from fipop.kube.resources import ENDPOINTS, NODES, SERVICES
 from fipop.runtime.list_watch import ListWatch
@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _READ = "read"
-_COUNTED = ("InternalIP", "ExternalIP")
-"""The types of addresses of a node, of which the first of each family counts."""
 
 Listener = Callable[[Change[Service]], None]
 
@@ -128,10 +126,10 @@ class Machines:
 
     async def list(self) -> dict[str, tuple[User, frozenset[Address]]]:
         """Return each with its addresses, by a uid. Raises: ApiError."""
-        nodes = await self._ask("nodes", self._client.list(NODES, project=_read_node))
+        nodes = await self._ask("nodes", self._client.list(NODES, project=read_node))
         server = await self._ask("endpoints", self._client.get(ENDPOINTS, "kubernetes", namespace="default"))
         named = {f"node/{name}": (f"Node {name}", each) for name, each in (nodes.items if nodes else ())}
-        named["endpoints/kubernetes"] = "the API server", _read_endpoints(server or {})
+        named["endpoints/kubernetes"] = "the API server", read_endpoints(server or {})
         return {uid: (User(uid=uid, name=name), each) for uid, (name, each) in named.items()}
 
     async def _ask(self, resource: str, question: Awaitable[T]) -> T | None:
@@ -143,28 +141,3 @@ class Machines:
                 fields = {"resource": resource}
                 logger.warning("Could not list resource: its addresses do not count as in use", extra=fields)
             return None
-
-
-def _read_node(obj: JsonView) -> tuple[str, frozenset[Address]]:
-    """Return the name of a node, and its first InternalIP and ExternalIP of each family."""
-    entries = [as_mapping(each) for each in as_list(as_mapping(obj.get("status")).get("addresses"))]
-    first: dict[tuple[str, Family], Address] = {}
-    for each in entries:
-        for address in _parse([each.get("address")]):
-            if each.get("type") in _COUNTED:
-                first.setdefault((as_text(each.get("type")), address.family), address)
-    return as_text(as_mapping(obj.get("metadata")).get("name")), frozenset(first.values())
-
-
-def _read_endpoints(obj: JsonView) -> frozenset[Address]:
-    subsets = map(as_mapping, as_list(obj.get("subsets")))
-    listed = (as_mapping(each) for subset in subsets for each in as_list(subset.get("addresses")))
-    return frozenset(_parse(each.get("ip") for each in listed))
-
-
-def _parse(texts: Iterable[object]) -> Iterable[Address]:
-    for text in texts:
-        try:
-            yield parse_address(as_text(text))
-        except IpamError:
-            continue

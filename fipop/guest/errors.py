@@ -9,27 +9,6 @@ from fipop.errors import ApiError, FipopError, GuestError
 from fipop.kube.client import TOKEN_REFUSED
 
 
-class AddressConflictError(GuestError):
-    """An address must not be written to the guest cluster of its owner: another guest cluster uses it."""
-
-    def __init__(self, *, address: str, carrier: str) -> None:
-        self.address = address
-        self.carrier = carrier
-        super().__init__(
-            f"address {address} was not written to this guest cluster: {carrier}. Remove the address there, or set "
-            "annotation kubefip.k8s.binbash.org/ignore-claim to the id of that guest cluster"
-        )
-
-
-class GuestUnreadableError(GuestError):
-    """A guest cannot be asked what it carries: its API, or the way to it, failed."""
-
-    def __init__(self, *, guest_id: str, cause: str) -> None:
-        self.guest_id = guest_id
-        self.cause = cause
-        super().__init__(f"could not read guest cluster {guest_id}: {cause}")
-
-
 def explain_refusal(error: FipopError, *, workspace: str, cluster_name: str) -> FipopError:
     """Return an error of a guest cluster; if Rancher refused the token, one that names its Secret and the remedy."""
     if not isinstance(error, ApiError) or error.reason != TOKEN_REFUSED:

@@ -10,14 +10,12 @@ import logging
 from collections.abc import Callable
 
 from fipop.errors import ApiError, GuestError
-from fipop.guest.harvester import LABEL_MANAGED
 from fipop.guest.helm.chart_cache import ChartCache
-from fipop.guest.in_use import InUseAddresses
+from fipop.guest.in_use import InUseAddresses, find_in_use
 from fipop.guest.limits import GuestLimits
-from fipop.guest.observed import read_in_use
+from fipop.guest.observed import read_in_use, read_machines
 from fipop.guest.pass_run import PassRun
 from fipop.guest.reports import GuestTask, PassReport
-from fipop.kube.resources import NODES
 
 log = logging.getLogger(__name__)
 
@@ -58,21 +56,24 @@ class GuestSessions:
             run.note(error)
         return run.report()
 
-    async def look(self, guest_id: str, kubeconfig: bytes) -> InUseAddresses:
-        """Return all addresses that a guest cluster uses in ConfigMaps and Services.
+    async def look(
+        self,
+        guest_id: str,
+        kubeconfig: bytes,
+        *,
+        on_objects: Callable[[InUseAddresses], None],
+        on_machines: Callable[[InUseAddresses], None] | None = None,
+    ) -> None:
+        """Read which addresses a guest cluster uses in ConfigMaps and Services, and which its machines have.
 
         Raises ApiError and GuestError: if it does not answer, none of its addresses is free.
         """
         limits = self._limits
         access = limits.connect(guest_id, kubeconfig)
         async with limits.look(access) as client:
-            return await read_in_use(client)
-
-    async def is_harvester(self, guest_id: str, kubeconfig: bytes) -> bool:
-        """Whether a node of a guest is Harvester's. Raises as `look` does."""
-        access = self._limits.connect(guest_id, kubeconfig)
-        async with self._limits.look(access) as client:
-            return bool((await client.list(NODES, label_selector=LABEL_MANAGED, metadata_only=True)).items)
+            on_objects(find_in_use(*await read_in_use(client)))
+            if on_machines is not None:
+                on_machines(await read_machines(client))
 
     @property
     def charts(self) -> ChartCache:

@@ -14,9 +14,6 @@ from fipop.jsons import Json
 PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
 """As kube-fip-operator does: a guest that it has parked is parked."""
 
-LABEL_MANAGED = "harvesterhci.io/managed"
-"""On the nodes of Harvester itself."""
-
 _NAME = "kube-vip"
 
 

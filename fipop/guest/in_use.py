@@ -1,117 +1,147 @@
-"""Which addresses a guest still carries: its ConfigMaps name them, or its Services hold them.
-
-An address that a guest carries is not given to another, whatever the ledger says.
-"""
+"""Which addresses a guest cluster uses: its ConfigMaps and Services name them, or its machines have them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 
 from fipop.errors import GuestError
+from fipop.guest.configmap.plan import read_applied
 from fipop.ipam.addresses import Address
-from fipop.ipam.pool import MAX_GUEST_PARTS, Part, count_parts, parse_leniently
+from fipop.ipam.pool import Part, count_parts, parse_leniently
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.texts import is_object_name
 
 ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
 
-CONFIG_MAP, SERVICE = "ConfigMap", "Service"
+CONFIG_MAP, SERVICE, NODE, ENDPOINTS = "ConfigMap", "Service", "Node", "Endpoints"
+
+MAX_PARTS = 8192
+"""How many different addresses and pools of a guest cluster are read at most: that takes about 100 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carrier:
-    """An object in a guest that names an address; its names are fit for a condition."""
+    """An object in a guest cluster that names an address; its names are fit for a condition."""
 
     kind: str
     namespace: str
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
+        return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class InUsePart:
-    """Addresses that one object carries: a single one, or a part of the pool that a ConfigMap describes."""
+    """Addresses that one object names: a single one, or a part of the pool that a ConfigMap describes."""
 
     part: Part
     carrier: Carrier
+    is_ours: bool = False
+    """Whether it is in a key that fipop wrote last."""
+
+    @property
+    def is_pool(self) -> bool:
+        """Whether it is more than one address."""
+        return self.part.first != self.part.last
 
 
 @dataclass(frozen=True, slots=True)
 class InUseAddresses:
-    """All that a guest carries, in the order of its objects."""
+    """All addresses that a guest cluster uses, in the order of its objects: those of ConfigMaps first."""
 
     parts: tuple[InUsePart, ...] = ()
 
     def carrier_of(self, address: Address) -> Carrier | None:
-        """Return the first object that carries the address, also as a member of a pool."""
+        """Return the first object that names the address, also as a member of a pool."""
         return next((each.carrier for each in self.parts if each.part.holds(address)), None)
-
-    @property
-    def single(self) -> tuple[Address, ...]:
-        """The addresses that are written one by one, not as members of a pool.
-
-        Those of ConfigMaps first, which administrators write, then those of Services; each from the lowest.
-        """
-        found: dict[Address, bool] = {}
-        for each in self.parts:
-            if each.part.first == each.part.last:
-                address = Address(each.part.family, each.part.first)
-                found[address] = found.get(address, True) and each.carrier.kind == SERVICE
-        return tuple(sorted(found, key=lambda address: (found[address], address)))
 
 
 class TooManyAddressesError(GuestError):
-    """A guest's objects name more addresses than are read: nobody knows which of ours are among them."""
+    """The objects of a guest cluster name more addresses than are read: nobody knows which of ours are among them."""
 
     def __init__(self, *, limit: int) -> None:
         self.limit = limit
-        super().__init__(
-            f"ConfigMaps and Services of the guest cluster name more than {limit} addresses or ranges"
-        )
+        super().__init__(f"the guest cluster names more than {limit} addresses or pools")
 
 
-def addresses_in(config_maps: Iterable[Json], services: Iterable[Json]) -> InUseAddresses:
-    """Read what ConfigMaps (any value) and Services of type LoadBalancer carry. Raises TooManyAddressesError.
+def find_in_use(config_maps: Iterable[Json], services: Iterable[Json]) -> InUseAddresses:
+    """Return what ConfigMaps (any value) and Services name. Raises: TooManyAddressesError.
 
-    Of several objects with the very same text the first stands for all.
+    Of several objects that name the same the first stands for all.
     """
-    texts = [
-        (text, CONFIG_MAP, config_map)
-        for config_map in config_maps
-        for text in _strings(config_map.get("data"))
-    ]
-    texts += [(text, SERVICE, service) for service in services for text in _service_texts(service)]
-    found: dict[str, tuple[InUsePart, ...]] = {}
-    parts = 0
-    for text, kind, item in texts:
-        if text in found:
-            continue
-        parts += count_parts(text)
-        if parts > MAX_GUEST_PARTS:
-            raise TooManyAddressesError(limit=MAX_GUEST_PARTS)
-        carrier = _carrier(kind, item)
-        found[text] = tuple(InUsePart(part, carrier) for part in parse_leniently(text))
-    return InUseAddresses(tuple(chain.from_iterable(found.values())))
+    found = _Found()
+    for config_map in config_maps:
+        applied = read_applied(config_map)
+        for key, text in as_mapping(config_map.get("data")).items():
+            if isinstance(text, str):
+                found.add(text, CONFIG_MAP, config_map, is_ours=applied.get(key) == text)
+    for service in services:
+        for text in _service_texts(service):
+            for part in text.split(","):
+                found.add(part.strip(), SERVICE, service)
+    return found.sum_up()
 
 
-def parse_service(service: Json) -> Json:
-    """Give of a Service what tells the addresses that it holds; nothing of one that is no LoadBalancer."""
+def find_machines(
+    nodes: Iterable[tuple[str, frozenset[Address]]], server: frozenset[Address]
+) -> InUseAddresses:
+    """Return the addresses of nodes (name, addresses) and of the API server. Raises: TooManyAddressesError."""
+    owners = [(Carrier(kind=NODE, namespace="", name=_name(name)), addresses) for name, addresses in nodes]
+    owners.append((Carrier(kind=ENDPOINTS, namespace="default", name="kubernetes"), server))
+    parts: dict[Address, InUsePart] = {}
+    for carrier, addresses in owners:
+        for each in sorted(addresses):
+            parts.setdefault(each, InUsePart(Part(each.family, each.value, each.value), carrier))
+    if len(parts) > MAX_PARTS:
+        raise TooManyAddressesError(limit=MAX_PARTS)
+    return InUseAddresses(tuple(parts.values()))
+
+
+class _Found:
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[InUsePart, ...]] = {}
+        self._count = 0
+
+    def add(self, text: str, kind: str, item: Json, *, is_ours: bool = False) -> None:
+        if text in self._parts and is_ours:
+            self._parts[text] = tuple(replace(each, is_ours=True) for each in self._parts[text])
+        if not text or text in self._parts:
+            return
+        self._count += count_parts(text)
+        if self._count > MAX_PARTS:
+            raise TooManyAddressesError(limit=MAX_PARTS)
+        metadata = as_mapping(item.get("metadata"))
+        carrier = Carrier(
+            kind=kind, namespace=_name(metadata.get("namespace")), name=_name(metadata.get("name"))
+        )
+        self._parts[text] = tuple(InUsePart(part, carrier, is_ours) for part in parse_leniently(text))
+
+    def sum_up(self) -> InUseAddresses:
+        first: dict[Part, InUsePart] = {}
+        for parts in self._parts.values():
+            for each in parts:
+                part = Part(each.part.family, each.part.first, each.part.last)
+                first.setdefault(part, replace(each, part=part))
+        return InUseAddresses(tuple(first.values()))
+
+
+def parse_service(service: Json) -> Json | None:
+    """Return of a Service what tells the addresses that it uses; None if it uses none."""
     metadata, spec = as_mapping(service.get("metadata")), as_mapping(service.get("spec"))
     kept: Json = {"metadata": {name: metadata.get(name) for name in ("namespace", "name")}}
+    external = [each for each in as_list(spec.get("externalIPs"))[:MAX_PARTS] if isinstance(each, str)]
     if spec.get("type") != "LoadBalancer":
-        return kept
+        return kept | {"spec": {"externalIPs": external}} if external else None
     asked = as_mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
     kept["metadata"]["annotations"] = {ANNOTATION_LOAD_BALANCER_IPS: asked}
     ingress = as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress")
     return kept | {
-        "spec": {"type": "LoadBalancer", "loadBalancerIP": spec.get("loadBalancerIP")},
+        "spec": {"loadBalancerIP": spec.get("loadBalancerIP"), "externalIPs": external},
         "status": {
             "loadBalancer": {
-                "ingress": [{"ip": as_mapping(one).get("ip")} for one in as_list(ingress)[:MAX_GUEST_PARTS]]
+                "ingress": [{"ip": as_mapping(one).get("ip")} for one in as_list(ingress)[:MAX_PARTS]]
             }
         },
     }
@@ -119,24 +149,18 @@ def parse_service(service: Json) -> Json:
 
 def _service_texts(service: Json) -> Iterator[str]:
     spec = as_mapping(service.get("spec"))
-    if spec.get("type") != "LoadBalancer":
-        return
     annotations = as_mapping(as_mapping(service.get("metadata")).get("annotations"))
     yield from _strings(
         {"": annotations.get(ANNOTATION_LOAD_BALANCER_IPS), "spec": spec.get("loadBalancerIP")}
     )
     ingress = as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress")
+    yield from (each for each in as_list(spec.get("externalIPs")) if isinstance(each, str))
     for entry in as_list(ingress):
         yield from _strings({"": as_mapping(entry).get("ip")})
 
 
-def _carrier(kind: str, item: Json) -> Carrier:
-    metadata = as_mapping(item.get("metadata"))
-    return Carrier(kind=kind, namespace=_name(metadata.get("namespace")), name=_name(metadata.get("name")))
-
-
 def _name(value: object) -> str:
-    # A guest that answers with anything but a name gets none of it into a condition.
+    # A guest cluster that answers with anything but a name gets none of it into a condition.
     return str(value) if is_object_name(value) else "?"
 
 

@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from http import HTTPStatus
 
 from fipop.api import names
-from fipop.errors import ApiError, FipopError, UnavailableError
+from fipop.errors import FipopError, UnavailableError
 from fipop.guest.configmap.plan import parse_config_map
 from fipop.guest.errors import ForeignReleaseError, ReleaseTakenError
 from fipop.guest.helm.charts import Role, WantedRelease
 from fipop.guest.helm.releases import SELECTOR, ReleaseRecord, ReleaseState, build_states, parse_record
-from fipop.guest.in_use import InUseAddresses, addresses_in, parse_service
+from fipop.guest.in_use import InUseAddresses, find_machines, parse_service
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.release_ownership import (
     Ownership,
@@ -32,10 +31,22 @@ from fipop.guest.workloads import (
     parse_restarts,
     running_releases,
 )
+from fipop.ipam.machines import read_endpoints, read_node
 from fipop.jsons import Json
 from fipop.kube.client import TOO_MUCH, KubeClient
-from fipop.kube.resources import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, PODS, SECRETS, SERVICES
+from fipop.kube.resources import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    ENDPOINTS,
+    NODES,
+    PODS,
+    SECRETS,
+    SERVICES,
+)
 
+NODES_IN_PAGE = 50
+"""A node has some 20 KiB: names of images above all."""
 _OF_HELM = "app.kubernetes.io/managed-by=Helm"
 """Helm puts this label on whatever it makes."""
 
@@ -102,10 +113,21 @@ async def read_restarts(client: KubeClient, states: Iterable[ReleaseState]) -> d
     return restarts
 
 
-async def read_in_use(client: KubeClient) -> InUseAddresses:
-    """Give all that the guest carries: in ConfigMaps and Services of type LoadBalancer."""
-    config_maps, services = await asyncio.gather(read_config_maps(client), _read_services(client))
-    return addresses_in(config_maps, services)
+async def read_in_use(client: KubeClient) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
+    """Return the ConfigMaps named `kubevip` and the Services of a guest cluster that name addresses."""
+    config_maps, services = await asyncio.gather(
+        read_config_maps(client), client.list(SERVICES, project=parse_service)
+    )
+    return config_maps, tuple(each for each in services.items if each is not None)
+
+
+async def read_machines(client: KubeClient) -> InUseAddresses:
+    """Return the addresses of the nodes and of the API server of a guest cluster."""
+    nodes, server = await asyncio.gather(
+        client.list(NODES, project=read_node, page_items=NODES_IN_PAGE),
+        client.get(ENDPOINTS, "kubernetes", namespace="default"),
+    )
+    return find_machines(nodes.items, read_endpoints(server or {}))
 
 
 async def read_observed_state(
@@ -250,15 +272,4 @@ async def _read_deployments(client: KubeClient, provider: ReleaseState | None) -
             raise
         # More than we take from a guest. They only help to find a predecessor's release under another name.
         return ()
-    return listing.items
-
-
-async def _read_services(client: KubeClient) -> tuple[Json, ...]:
-    try:
-        listing = await client.list(SERVICES, field_selector="spec.type=LoadBalancer", project=parse_service)
-    except ApiError as error:
-        if error.status != HTTPStatus.BAD_REQUEST:
-            raise
-        # API servers before 1.31 do not know this selector.
-        listing = await client.list(SERVICES, project=parse_service)
     return listing.items

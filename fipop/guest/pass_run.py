@@ -16,15 +16,24 @@ from fipop.guest.helm.charts import Role, WantedRelease, wanted_releases
 from fipop.guest.helm.guest_process import HelmTarget
 from fipop.guest.helm.releases import ReleaseState, Status
 from fipop.guest.helm_turn import HelmTurn, Outcome
+from fipop.guest.in_use import find_in_use
 from fipop.guest.limits import GuestLimits
 from fipop.guest.missing_objects import find_missing
-from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state, read_restarts
+from fipop.guest.observed import (
+    ObservedState,
+    read_config_maps,
+    read_in_use,
+    read_machines,
+    read_observed_state,
+    read_restarts,
+)
 from fipop.guest.release_inspection import Inspector
 from fipop.guest.release_memory import Place
 from fipop.guest.release_ownership import build_scope
 from fipop.guest.release_work import ReleaseWork
 from fipop.guest.report_building import build_events, sum_up_release, waits_for_pods
 from fipop.guest.reports import ConfigMapOutcome, ConfigMapReport, GuestTask, PassReport, ReleaseReport
+from fipop.ipam.addresses import parse_address
 from fipop.kube.client import KubeClient
 from fipop.kube.guests import GuestAccess
 
@@ -75,8 +84,11 @@ class PassRun:
     async def first_session(self, access: GuestAccess) -> None:
         """Probe, observe, write the ConfigMap, and do what the observed state showed to be due."""
         async with self._session(access) as client:
-            config_maps = await read_config_maps(client)
+            config_maps, services = await read_in_use(client)
+            in_use = find_in_use(config_maps, services)
             self.reachable = True
+            self.task.on_objects(in_use)
+            await self._read_machines(client)
             home = find_namespace(config_maps)
             wanted_home = self.task.settings.kubevip_namespace
             is_unknown = "kubevipNamespace" in self.task.settings.unknown_options
@@ -93,7 +105,13 @@ class PassRun:
                     home = provider.latest.namespace
                 elif self.observed is not None and not is_unknown:
                     home = None
-            self.config_map = await settle_config_maps(client, self.task, config_maps, home or wanted_home)
+            # What this guest cluster uses already stays: its former key had it, or a Service has it.
+            unused = (each for each in self.task.withheld if in_use.carrier_of(parse_address(each)) is None)
+            self.config_map = await settle_config_maps(
+                client, self.task, config_maps, home or wanted_home, withheld=frozenset(unused)
+            )
+            if self.config_map.outcome is ConfigMapOutcome.WRITTEN:
+                self.task.on_objects(find_in_use(await read_config_maps(client), services))
             self.note(self.config_map.error)
             if self.config_map.outcome is ConfigMapOutcome.WITHHELD and self.config_map.error is None:
                 # Nothing failed, so nothing else brings it back: a lease that was renewed late, a ledger that moved.
@@ -105,6 +123,14 @@ class PassRun:
                 self.observed = await self._parking(client).park(self.observed)
                 if self.task.gate.watch_pods:
                     await self._count_restarts(client, self.observed)
+
+    async def _read_machines(self, client: KubeClient) -> None:
+        if self.task.on_machines is None:
+            return
+        try:
+            self.task.on_machines(await read_machines(client))
+        except (ApiError, GuestError) as error:
+            self.note(error)  # its addresses are written all the same
 
     async def _count_restarts(self, client: KubeClient, observed: ObservedState) -> None:
         try:

@@ -12,6 +12,7 @@ from fipop.guest.configmap.keys import Contradiction
 from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.errors import ChartError, HelmError, InstallBlockedError, ReleaseRecordError
 from fipop.guest.helm.charts import Role
+from fipop.guest.in_use import InUseAddresses
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.workloads import Readiness
@@ -30,6 +31,10 @@ class GuestTask:
     ledger gives this guest; `retired`: those it gave and keeps in quarantine, to be cleaned out of the guest.
     `before_write` is asked right before addresses are written, after the guest was read: whether the reservations
     are still ours, live, and so is the lead. A write that does not follow at once does not follow at all.
+    `on_objects` hears which addresses ConfigMaps and Services use, before anything is written and after that;
+    `on_machines` those of its machines, or is None if they are not to be read.
+    `withheld`: addresses that are not added, unless the guest cluster uses them; `frozen`: keys with one of them
+    stay as they are.
     `settings` have the charts and values of the gate's aim. `on_helm` hears when helm begins to change a release.
     `leaving`: it is looked for releases of ours, as it is to have none; `may_remove`: they are uninstalled. Without
     `may_run_helm` the visit only tells whether helm is to be run.
@@ -43,9 +48,13 @@ class GuestTask:
     floating_ips: tuple[FloatingIP, ...]
     granted: frozenset[str]
     retired: frozenset[str] = frozenset()
+    withheld: frozenset[str] = frozenset()
+    frozen: frozenset[str] = frozenset()
     settings: Settings
     before_write: Callable[[], Awaitable[bool]]
     gate: ReleaseGate = field(default_factory=ReleaseGate)
+    on_objects: Callable[[InUseAddresses], None] = lambda _found: None
+    on_machines: Callable[[InUseAddresses], None] | None = None
     on_helm: Callable[[], None] = lambda: None
     leaving: bool = False
     may_remove: bool = False

@@ -57,19 +57,6 @@ class RangeUnknownError(IpamError):
         super().__init__(f"range {_quote(range_name)} does not exist in this address space")
 
 
-class AddressSpaceChangedError(IpamError):
-    """The range was created again in another address space while addresses of its name are used in the former one."""
-
-    def __init__(self, *, range_name: str, former: str, space: str) -> None:
-        self.range_name = range_name
-        self.former = former
-        self.space = space
-        super().__init__(
-            f"range {_quote(range_name)} assigns no addresses: it is in address space {_quote(space)} now, and its "
-            f"addresses in {_quote(former)} are held or in quarantine. Create the range with another name"
-        )
-
-
 class RangeDrainingError(IpamError):
     """The range is being drained: it assigns nothing new."""
 

@@ -42,6 +42,10 @@ class Interval(NamedTuple):
         ends = _ends_below(self.last + 1) - _ends_below(self.first)
         return ends if self.kind == ENDS else span - ends
 
+    def has(self, value: int) -> bool:
+        """Return whether it means an address that lies between its bounds."""
+        return self.kind == ALL or self.kind == kind_of(value)
+
     def runs(self, *, descending: bool) -> Iterator[Iterable[int]]:
         """Yield its addresses in order, as lazy runs."""
         if self.kind == ALL:
@@ -89,11 +93,21 @@ class IntervalSet:
         index = bisect_right(self._firsts, value) - 1
         if index < 0:
             return False
-        _, last, kind = self.intervals[index]
-        return value <= last and (kind == ALL or kind == kind_of(value))
+        interval = self.intervals[index]
+        return value <= interval.last and interval.has(value)
 
     def __bool__(self) -> bool:
         return bool(self.intervals)
+
+    def meets(self, first: int, last: int) -> bool:
+        """Return whether it has an address from `first` to `last`."""
+        index = bisect_right(self._firsts, last) - 1
+        while index >= 0 and self.intervals[index].last >= first:
+            found = self.intervals[index]
+            if Interval(max(found.first, first), min(found.last, last), found.kind).size:
+                return True
+            index -= 1
+        return False
 
     def __and__(self, other: IntervalSet) -> IntervalSet:
         return (

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
 from fipop.ipam.addresses import (
@@ -30,6 +31,14 @@ LONGEST_WITH_ENDS = 30
 """The longest prefix of IPv4 that has a network and a broadcast address."""
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
+_OBJECTS = {Family.IPV4: IPv4Address, Family.IPV6: IPv6Address}
+_UNASSIGNABLE = {
+    "multicast": "is_multicast",
+    "loopback": "is_loopback",
+    "link-local": "is_link_local",
+    "unspecified": "is_unspecified",
+}
+"""Blocks of addresses, and the attribute that tells of one whether it is in there."""
 _MAPPED = IntervalSet.of([(MAPPED_FIRST, MAPPED_LAST)])
 
 
@@ -116,7 +125,7 @@ def parse_pool(
     PoolSyntaxError quotes the part and its position; PoolTooLargeError beyond MAX_PARTS or MAX_TEXT_LENGTH.
     """
     parts = tuple(parse_parts(text, "the pool"))
-    _refuse_dhcp(text, parts)
+    _refuse_unassignable(text, parts)
     excluded = union_of(parse_exclusions(tuple(exclude)))
     bare = [part for _, _, part in parts]
     kept = (_without_ends(part) for part in bare) if skip_end_ips else iter(bare)
@@ -204,11 +213,18 @@ def _parse_cidr(part: str) -> Part:
     return Part(family, network, network + (1 << host_bits) - 1, family.bits - host_bits, network != value)
 
 
-def _refuse_dhcp(text: str, parts: Iterable[tuple[int, str, Part]]) -> None:
-    """Refuse 0.0.0.0/32, which means DHCP in a guest."""
+def _refuse_unassignable(text: str, parts: Iterable[tuple[int, str, Part]]) -> None:
+    """Refuse parts that are wholly of addresses that no load balancer can have, and 0.0.0.0/32: DHCP in a guest."""
     for position, quoted, part in parts:
-        if part.family is Family.IPV4 and part.first == part.last == DHCP.value:
-            problem = "must not be the address for DHCP"
+        ends = [_OBJECTS[part.family](value) for value in (part.first, part.last)]
+        kinds = [
+            kind for kind, attribute in _UNASSIGNABLE.items() if all(getattr(end, attribute) for end in ends)
+        ]
+        if kinds:
+            is_dhcp = (part.family, part.last) == DHCP
+            problem = (
+                "must not be the address for DHCP" if is_dhcp else f"must not be of {kinds[0]} addresses"
+            )
             raise PoolSyntaxError(
                 text=text, where="the pool", part=quoted, position=position, problem=problem
             )

@@ -1,27 +1,29 @@
-"""The ranges of one address space: age decides which of two overlapping ranges assigns an address.
-
-The addresses in an overlap are the older range's alone, whichever range counts their holders.
-"""
+"""Which addresses each range assigns, and in which order. Of overlapping ranges of one space, the oldest assigns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from fipop.ipam import errors
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.allocator import AddressPool, Allocator, OwnerT, RangeUsage, Usage
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.pool import Pool
+from fipop.ipam.walk import Walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range(AddressPool):
-    """A pool of the space that was read from `source`. A draining range assigns nothing."""
+class Range:
+    """The pool of an address space that a name stands for. A draining range assigns nothing new."""
 
-    source: Pool
+    name: str
+    space: str
+    pool: Pool
     created: datetime
+    descending: bool = False
     draining: bool = False
 
     @property
@@ -30,81 +32,133 @@ class Range(AddressPool):
         return self.created, self.name
 
 
-class RangeAllocator(Allocator[OwnerT, Range]):
-    """The ranges of one address space, and the users of its addresses."""
+class RangeTable:
+    """The ranges of all address spaces that can be read."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._conflicts: dict[str, tuple[str, ...]] = {}
-        """By range, until a range changes: whoever counts all ranges would compare each with each."""
+        self._ranges: dict[str, Range] = {}
+        self._assigned: dict[str, AddressSet] = {}
+        self._walks: dict[tuple[str, Family], Walk] = {}
+        self._all: AddressSet | None = None
 
-    def conflicts(self, name: str) -> tuple[str, ...]:
-        """Return the names of the older ranges, oldest first, that take addresses away from a range."""
-        if name not in self._conflicts:
-            self._conflicts[name] = tuple(older.name for older in self._older(self.pool(name)))
-        return self._conflicts[name]
+    def enter(self, new: Range) -> None:
+        """Add a range, or change the range of that name."""
+        self._ranges[new.name] = new
+        self._assigned.clear()
+        self._all = None
+        self.rewind()
 
-    def count(self, name: str) -> RangeUsage:
-        """Count a range exactly, in constant time. Raises: RangeUnknownError."""
-        ipv4, ipv6 = (self.usage(name, family) for family in Family)
-        return RangeUsage(Usage(*map(sum, zip(ipv4, ipv6, strict=True))), ipv4, ipv6)
+    def remove(self, name: str) -> None:
+        """Forget a range."""
+        if self._ranges.pop(name, None) is not None:
+            self._assigned.clear()
+            self._all = None
+            self.rewind()
 
-    def refusal(self, address: Address, name: str) -> IpamError | None:
-        """Return why a range does not assign an address, in use or not; None if it does.
+    def get(self, name: str) -> Range | None:
+        """Return a range."""
+        return self._ranges.get(name)
 
-        The error is RangeDrainingError or AddressOutOfRangeError. Raises: RangeUnknownError.
-        """
-        asked = self.pool(name)
-        if asked.draining:
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all ranges."""
+        return tuple(self._ranges)
+
+    def all(self) -> tuple[Range, ...]:
+        """Return all ranges, the oldest first."""
+        return tuple(sorted(self._ranges.values(), key=lambda each: each.age))
+
+    def all_addresses(self) -> AddressSet:
+        """Return the addresses of all pools, of whatever space."""
+        if self._all is None:
+            self._all = AddressSet()
+            for each in self._ranges.values():
+                self._all |= each.pool.addresses
+        return self._all
+
+    def older(self, name: str) -> list[str]:
+        """Return the older ranges that take addresses away from a range, the oldest first."""
+        mine = self._ranges[name]
+        return [each.name for each in self.all() if each.age < mine.age and _overlap(each, mine)]
+
+    def assigned(self, name: str) -> AddressSet:
+        """Return all addresses that a range assigns, in use or not."""
+        if name not in self._assigned:
+            addresses = self._ranges[name].pool.addresses
+            for older in self.older(name):
+                addresses -= self._ranges[older].pool.addresses
+            self._assigned[name] = addresses
+        return self._assigned[name]
+
+    def refusal(self, name: str, address: Address) -> IpamError | None:
+        """Return why a range does not assign an address, in use or not; None if it does."""
+        found = self._ranges[name]
+        if found.draining:
             return errors.RangeDrainingError(range_name=name)
-        if address.value in self.assigned(name, address.family):
+        if address in self.assigned(name):
             return None
-        withheld = asked.source.why_withheld(address)
-        older = (
-            None if withheld else next(each.name for each in self._older(asked) if address in each.addresses)
-        )
+        reason, older = found.pool.why_withheld(address), None
+        if reason is None:
+            older = next(each for each in self.older(name) if address in self._ranges[each].pool)
         return errors.AddressOutOfRangeError(
             address=format_address(address),
             range_name=name,
-            pool_text=asked.source.text,
-            reason=withheld or f'belongs to the older range "{older}", which overlaps it',
+            pool_text=found.pool.text,
+            reason=reason or f'belongs to the older range "{older}", which overlaps it',
             older_range=older,
         )
 
-    def peek_free(self, name: str, family: Family) -> Address:
-        """Return the address that a range assigns next, and change nothing.
+    def next_free(self, name: str, family: Family, is_used: Callable[[Address], bool]) -> Address | IpamError:
+        """Return the first address of a range, in its order, that is not used; or why there is none.
 
-        Raises: RangeUnknownError, RangeDrainingError, FamilyMissingError, RangeFullError.
+        The walk goes on where the last one ended; `rewind` has it begin again.
         """
-        if self.pool(name).draining:
-            raise errors.RangeDrainingError(range_name=name)
-        found = super().peek_free(name, family)
-        if found is None:
-            raise self._exhausted(name, family)
-        return found
-
-    def _assignable(self, pool: Range) -> AddressSet:
-        addresses = pool.addresses
-        for older in self._older(pool):
-            addresses -= older.addresses
-        return addresses
-
-    def _older(self, younger: Range) -> list[Range]:
-        """Return the older ranges that overlap a range, oldest first."""
-        older = (each for each in self._pools.values() if each.age < younger.age)
-        return sorted((each for each in older if each.overlaps(younger)), key=lambda each: each.age)
-
-    def _drop_free_lists(self, changed: Range) -> None:
-        self._conflicts.clear()
-        for each in (changed, *self._pools.values()):
-            if each.overlaps(changed):
-                super()._drop_free_lists(each)
-
-    def _exhausted(self, name: str, family: Family) -> IpamError:
-        source = self.pool(name).source
-        if family in source.families:
+        found = self._ranges[name]
+        if found.draining:
+            return errors.RangeDrainingError(range_name=name)
+        walk = self._walks.get((name, family))
+        if walk is None:
+            addresses = self.assigned(name).of(family).addresses(descending=found.descending)
+            walk = self._walks[name, family] = Walk(addresses)
+        value = walk.find(lambda value: not is_used(Address(family, value)))
+        if value is not None:
+            return Address(family, value)
+        if family in found.pool.families:
             return errors.RangeFullError(range_name=name, family=family.label)
-        families = tuple(each.label for each in source.families)
+        families = tuple(each.label for each in found.pool.families)
         return errors.FamilyMissingError(
-            range_name=name, pool_text=source.text, family=family.label, families=families
+            range_name=name, pool_text=found.pool.text, family=family.label, families=families
         )
+
+    def rewind(self) -> None:
+        """Look at all addresses again: one may be free that was in use."""
+        self._walks.clear()
+
+
+def _overlap(one: Range, other: Range) -> bool:
+    return one.space == other.space and bool(one.pool.addresses & other.pool.addresses)
+
+
+class Usage(NamedTuple):
+    """How full a range is; total = used + free + quarantined.
+
+    An address counts at the range that its reservation names: as used or quarantined if that range assigns it, else as
+    `out_of_range`, which is not in the total.
+    """
+
+    used: int = 0
+    free: int = 0
+    quarantined: int = 0
+    out_of_range: int = 0
+
+    @property
+    def total(self) -> int:
+        """The capacity: all addresses that the range assigns."""
+        return self.used + self.free + self.quarantined
+
+
+class RangeUsage(NamedTuple):
+    """The usage of a range, whole and by family."""
+
+    whole: Usage = Usage()
+    ipv4: Usage = Usage()
+    ipv6: Usage = Usage()

@@ -38,6 +38,8 @@ RANCHER_AUTH = "X-Api-Cattle-Auth"
 TOKEN_REFUSED = "RancherTokenRefused"  # noqa: S105 - a reason
 TOO_MUCH = ("TooLarge", "TooManyPages")
 """The reasons of an UnavailableError if an answer or a list exceeds the limits of the client."""
+TIMEOUT = "Timeout"
+"""The reason if a request was not answered in its time."""
 NAMESPACE_TERMINATING = "NamespaceTerminating"
 """The reason of an ApiError if nothing can be created in a namespace any more: it is being deleted."""
 
@@ -73,6 +75,7 @@ class ListOptions(TypedDict, total=False):
     label_selector: str | None
     field_selector: str | None
     metadata_only: bool
+    page_items: int
     timeout_seconds: float | None
 
 
@@ -201,7 +204,9 @@ class KubeClient:
             "labelSelector": options.get("label_selector"),
             "fieldSelector": options.get("field_selector"),
         }
-        query = {key: value for key, value in selectors.items() if value} | {"limit": str(self._page_items)}
+        query = {key: value for key, value in selectors.items() if value} | {
+            "limit": str(options.get("page_items") or self._page_items)
+        }
         accept = METADATA.format("List") if options.get("metadata_only") else JSON
         seconds, namespace = options.get("timeout_seconds") or self._timeout_seconds, options.get("namespace")
         items: list[Any] = []
@@ -378,7 +383,7 @@ async def _deadline(what: str, seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise UnavailableError(what, reason="Timeout") from None
+        raise UnavailableError(what, reason=TIMEOUT) from None
 
 
 def _build(
@@ -469,7 +474,7 @@ def _error(call: _Call, code: int, status: Json, retry_after: str = "") -> ApiEr
 def _word(error: BaseException) -> str:
     """Return the reason of an UnavailableError if no answer arrived."""
     words: tuple[tuple[type[BaseException], str], ...] = (
-        (TimeoutError, "Timeout"),
+        (TimeoutError, TIMEOUT),
         (RedirectError, "Redirect"),
         (aiohttp.ClientConnectorCertificateError, "CertificateInvalid"),
         (aiohttp.ClientConnectorSSLError, "TlsHandshake"),

@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from fipop.ipam.addresses import Family
-from fipop.ipam.allocator import RangeUsage
+from fipop.ipam.ranges import RangeUsage
 from fipop.metrics.samples import (
     EventKey,
     FleetSnapshot,
@@ -120,16 +120,6 @@ def _fleet_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
         "Options of kube-fip-config that are unknown or have an invalid value.",
         value=fleet.bad_options,
     )
-    yield GaugeMetricFamily(
-        "fipop_withheld_releases",
-        "Held addresses without a floating IP that wait for a confirmation of their release.",
-        value=fleet.withheld_releases,
-    )
-    yield GaugeMetricFamily(
-        "fipop_ignored_claims",
-        "Addresses in use in guest clusters without an owner, above the limit that fipop protects.",
-        value=fleet.ignored_claims,
-    )
     yield from _work_gauges(fleet)
 
 
@@ -144,7 +134,7 @@ def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     if fleet.leading and not fleet.predecessor_runs:
         yield GaugeMetricFamily(
             "fipop_allocation_open",
-            "Whether the guest clusters were scanned since the start, so that fipop assigns new addresses.",
+            "Whether the guest clusters were read since the start, so that fipop assigns new addresses.",
             value=float(fleet.gives_out),
         )
     if fleet.last_answer is not None:
@@ -159,6 +149,11 @@ def _work_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     for ready, number in sorted(fleet.floating_ips.items()):
         floating_ips.add_metric((ready,), number)
     yield floating_ips
+    yield GaugeMetricFamily(
+        "fipop_address_conflicts",
+        "Floating IPs with an address that another guest cluster uses, too.",
+        value=fleet.address_conflicts,
+    )
     depth = GaugeMetricFamily("fipop_queue_depth", "Keys that wait in a work queue.", labels=("queue",))
     for queue, keys in sorted(fleet.queue_depths.items()):
         depth.add_metric((queue,), keys)
@@ -220,15 +215,8 @@ def _range_gauges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
         "Whether a range can assign addresses, with the reason of its condition Ready.",
         labels=("range", "reason"),
     )
-    waits = GaugeMetricFamily(
-        "fipop_range_waits_for_guests",
-        "Whether a range waits for the answer of a guest cluster before it assigns new addresses.",
-        labels=("range",),
-    )
     for each in ranges:
         name = clean_label(each.range.name)
-        if each.waits_for_guests is not None:
-            waits.add_metric((name,), float(each.waits_for_guests))
         ready.add_metric((name, each.ready.reason), float(each.ready.is_true))
         if each.usage is None:
             continue
@@ -240,4 +228,3 @@ def _range_gauges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
             addresses.add_metric((name, family.label, "out_of_range"), usage.out_of_range)
     yield addresses
     yield ready
-    yield waits

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fipop.api.conditions import Condition
 from fipop.api.models import FloatingIPRange
 from fipop.ipam.addresses import Family
-from fipop.ipam.allocator import RangeUsage
+from fipop.ipam.ranges import RangeUsage
 from fipop.rancher.matching import Guest
 
 
@@ -31,8 +31,6 @@ class RangeSample:
     families: frozenset[Family] = frozenset()
     usage: RangeUsage | None = None
     """None for a range that cannot be read."""
-    waits_for_guests: bool | None = None
-    """Whether it waits for the answer of a guest cluster; None if this replica does not lead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +61,10 @@ class FleetSnapshot:
     queue_depths: Mapping[str, int] = field(default_factory=dict)
     bad_options: int = 0
     predecessor_runs: bool = False
-    withheld_releases: int = 0
-    ignored_claims: int = 0
     floating_ips: Mapping[str, int] = field(default_factory=dict)
     """How many there are by the status of their condition Ready; a standby does not count."""
+    address_conflicts: int = 0
+    """Floating IPs with an address that another guest cluster uses, too."""
     gives_out: bool = False
     rollout: RolloutSample | None = None
     rollout_blocked: bool = False

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -29,7 +30,6 @@ from fipop.metrics.server import MetricsPage, MetricsServer
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import find_our_age, read_crds, settle_crds
 from fipop.operator.manager import Manager
-from fipop.operator.memory_limit import most_helms, read_memory_limit
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import build_queues
 from fipop.operator.snapshot import build_snapshot
@@ -123,6 +123,7 @@ class Operator:
         self._watcher: Watcher | None = None
         self._manager: Manager | None = None
         self._working_since: float | None = None
+        self._ours_since: datetime | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
         build_client = partial(
             KubeClient,
@@ -145,10 +146,9 @@ class Operator:
         self._elector = LeaderElector(self._lease(), random=world.random, clock=world.clock.boottime)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._serving: asyncio.Task[None] | None = None
-        self._most_helms = most_helms(read_memory_limit())
         self._helm = HelmRunner(
             "helm",
-            concurrency=self._helm_concurrency(),
+            concurrency=self._configuration.settings.helm_concurrency,
             observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
             process=world.helm,
         )
@@ -167,7 +167,6 @@ class Operator:
             lister=self._client,
             random=world.random,
             every_seconds=options.resync_seconds,
-            on_round=self._check_owners,
         )
         self._predecessor = Predecessor(self._client)
 
@@ -213,6 +212,7 @@ class Operator:
             self._relister.run(),
             # Last in, first out: its work stops before what it stands on.
             self._elector.run(self._lead),
+            self._predecessor.watch(lambda: self._manager is not None),
         )
 
     async def _watch(self) -> None:
@@ -223,21 +223,8 @@ class Operator:
         await self._watcher.run()
 
     async def _lead(self) -> None:
-        """Work as the leader, until cancelled; not while the predecessor works, whose objects those are until then."""
-        while True:
-            await self._predecessor.wait(runs=False)
-            working = asyncio.create_task(self._work_as_leader())
-            watching = asyncio.create_task(self._predecessor.wait(runs=True))
-            try:
-                await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-                if working.done():
-                    return working.result()
-            finally:
-                for task in (watching, working):
-                    task.cancel()
-                await asyncio.wait({watching, working})
-
-    async def _work_as_leader(self) -> None:
+        """Work as the leader, until cancelled; not while kube-fip-operator works, whose objects those are."""
+        await self._predecessor.wait_gone()
         self._manager = Manager(
             client=self._client.for_leader(lambda: self._elector.is_leader),
             cache=self._cache,
@@ -249,12 +236,13 @@ class Operator:
             queues=build_queues(self._metrics, self._world.random),
             random=self._world.random,
             namespace=self._options.namespace,
+            ours_since=self._ours_since,
         )
         try:
             await self._manager.run(
                 self._relister.refresh,
                 passes=VISITS_AT_ONCE * 2,
-                installs=self._helm_concurrency(),
+                installs=self._configuration.settings.helm_concurrency,
             )
         finally:
             self._manager = None
@@ -266,35 +254,15 @@ class Operator:
         )
 
     async def _find_our_age(self) -> None:
-        self._cache.inheritance.ours_since = await find_our_age(self._client)
+        self._ours_since = await find_our_age(self._client)
 
     def _settings_changed(self, before: Settings, after: Settings) -> None:
         self._set_log_level(after)
         if self._manager is not None and after != before:
             self._manager.settings_changed(before, after)
-        self._resize_helm()
-
-    def _helm_concurrency(self) -> int:
-        """Return how many helm processes can run at once: what the option says, if the memory limit allows it."""
-        wanted = self._configuration.settings.helm_concurrency
-        return wanted if self._most_helms is None else min(wanted, self._most_helms)
-
-    def _resize_helm(self) -> None:
-        wanted, count = self._configuration.settings.helm_concurrency, self._helm_concurrency()
-        if count < wanted:
-            message = (
-                f"Option helmConcurrency is {wanted}: fipop runs only {count} helm processes at once. Increase the "
-                "memory limit of the pod to run more."
-            )
-            self._configuration.complain("UnwiseOption", message)
-        self._helm.resize(count)
+        self._helm.resize(after.helm_concurrency)
         if self._manager is not None:
-            self._manager.queues.installs.resize(count)
-
-    def _check_owners(self) -> None:
-        """After a round of lists: look at every reservation whose floating IP is not in its list."""
-        if self._manager is not None:
-            self._manager.check_owners()
+            self._manager.queues.installs.resize(after.helm_concurrency)
 
     def _lease(self) -> LeaseLock | None:
         if not self._options.leader_election:

@@ -1,13 +1,11 @@
 """kube-fip-config, live: every change is checked and takes effect at once; a bad value keeps the last good one.
 
-The settings in force are kept in a ConfigMap of the operator's own, so that the last good values survive the process.
+After a restart with a bad value, no good one is known: until it is corrected, no releases are changed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
@@ -15,7 +13,7 @@ from typing import Any
 
 from fipop.api import names
 from fipop.api.parsing import parse_meta
-from fipop.errors import FipopError, StartError
+from fipop.errors import StartError
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import CONFIG_MAPS
@@ -31,8 +29,6 @@ from fipop.settings.options import (
 )
 
 logger = logging.getLogger(__name__)
-
-KEEP_RETRY_SECONDS = 5.0
 
 Listener = Callable[[Settings, Settings], None]
 
@@ -63,11 +59,9 @@ class Configuration:
         self._told: tuple[BadOption, ...] = ()
         self._warned: tuple[str, ...] = ()
         self._about: ObjectReference | None = None
-        self._news = asyncio.Event()
-        self.settings = DEFAULTS
+        self.settings = parse_last_good({})
         self.bad_options: tuple[BadOption, ...] = ()
         self.annotations: Mapping[str, str] = {}
-        self.annotation_changes = Counter[str]()
         self.listeners: list[Listener] = []
 
     @property
@@ -77,43 +71,11 @@ class Configuration:
 
     async def load(self) -> None:
         """Take the settings in before anything else starts; made from the defaults where there are none."""
-        kept = await self._read_kept()
-        self.settings = parse_last_good((kept or {}).get("data") or {})
         await self._follower.load()
 
     async def follow(self) -> None:
         """Take every change in, for ever. A deleted ConfigMap is made again, from the defaults."""
         await self._follower.follow()
-
-    async def keep(self, client: KubeClient) -> None:
-        """Keep the settings in force for the next process, whenever they change, for ever; only the leader does.
-
-        Where no good value of an option is known, what is kept may know one: it stays as it is.
-        """
-        while True:
-            self._news.clear()
-            try:
-                if not self.settings.unknown_options:
-                    await self._keep(client)
-            except FipopError as error:
-                logger.warning("Could not store settings", extra={"error": str(error)})
-                await asyncio.sleep(KEEP_RETRY_SECONDS)
-            else:
-                await self._news.wait()
-
-    async def _keep(self, client: KubeClient) -> None:
-        data, kept = settings_data(self.settings), await self._read_kept()
-        metadata: dict[str, Any] = {"name": names.LAST_SETTINGS_CONFIG_MAP, "namespace": self._namespace}
-        if kept is None:
-            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-            await client.create(CONFIG_MAPS, body)
-        elif not data.items() <= (kept.get("data") or {}).items():
-            patch = {"metadata": {"resourceVersion": kept["metadata"]["resourceVersion"]}, "data": data}
-            await client.merge_patch(CONFIG_MAPS, metadata["name"], patch, namespace=self._namespace)
-
-    async def _read_kept(self) -> Mapping[str, Any] | None:
-        name = names.LAST_SETTINGS_CONFIG_MAP
-        return await self._client.get(CONFIG_MAPS, name, namespace=self._namespace)
 
     def complain(
         self, reason: str, message: str, *, is_warning: bool = True, is_repeated: bool = False
@@ -130,11 +92,8 @@ class Configuration:
         assert config_map is not None, "a missing one is made"
         data = config_map.get("data")
         before = self.settings
-        annotations = dict(config_map["metadata"].get("annotations") or {})
-        self.annotation_changes.update(name for name, _ in self.annotations.items() ^ annotations.items())
-        self.annotations = annotations
+        self.annotations = dict(config_map["metadata"].get("annotations") or {})
         self.settings, self.bad_options = parse_settings(data if isinstance(data, dict) else {}, before)
-        self._news.set()
         self._report(config_map)
         if self.settings != before:
             logger.info("Settings changed", extra={"changed": _changed(before, self.settings)})

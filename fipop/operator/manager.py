@@ -7,69 +7,56 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
 from random import Random
 from typing import Any
 
 from fipop.api import names
-from fipop.api.conditions import format_time
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.guest.guest_pass import GuestSessions
+from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
-from fipop.kube.resources import (
-    FLOATING_IP_RANGES,
-    FLOATING_IPS,
-    MANAGEMENT_CLUSTERS,
-    PROVISIONING_CLUSTERS,
-    Resource,
-)
+from fipop.kube.resources import MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS, Resource
 from fipop.metrics.exposition import Metrics
-from fipop.operator.addresses.facts import FactSource
-from fipop.operator.addresses.quarantine import QuarantineReconciler, ReleaseGuard
-from fipop.operator.addresses.ranges import RangeReconciler, is_respecified
+from fipop.operator.addresses.decision import World
+from fipop.operator.addresses.quarantine import QuarantineReconciler, request_reservation
+from fipop.operator.addresses.ranges import RangeReconciler, request_count
 from fipop.operator.addresses.reconciler import FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.addresses.waiting import find_waiting, request_floating_ip, request_floating_ips_of
+from fipop.operator.addresses.status import StatusBuilder
 from fipop.operator.configuration import Configuration
-from fipop.operator.confirmation import Confirmation
-from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.discovery import GuestReconciler
 from fipop.operator.guests.passes import PassController
-from fipop.operator.guests.reported import ClaimScope, GuestReader, ReportedAddresses
-from fipop.operator.guests.scan import GuestScan
 from fipop.operator.guests.tasks import WritePermits, find_fleet
 from fipop.operator.queues import (
     OBJECT_CONCURRENCY,
-    VISITS,
     Controller,
     Event,
     Key,
     Kind,
     WorkQueues,
+    request_floating_ip,
+    request_guest,
     request_routine_visit,
     request_visit,
+    request_waiting,
 )
 from fipop.operator.reporting import EventReporter
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.store import RolloutStore
-from fipop.operator.startup import adopt_all, find_all, find_unserved
-from fipop.operator.tracing import IpamTracer
 from fipop.rancher.matching import Guest
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import Settings
 from fipop.state.cache import ClusterCache
-from fipop.state.gate import AllocationGate
+from fipop.state.gate import Gate
 from fipop.state.guests import GuestDirectory
+from fipop.state.ledger import BY_NAMED
 
 logger = logging.getLogger(__name__)
-
-MAX_WAITS = 100
-"""The most ranges whose wait for a guest cluster the Lease shows."""
 
 
 class Manager:
@@ -88,56 +75,26 @@ class Manager:
         queues: WorkQueues,
         random: Random,
         namespace: str = names.OPERATOR_NAMESPACE,
+        ours_since: datetime | None = None,
     ) -> None:
-        """Build everything, from what stands alone to what stands on the rest."""
-        self._client = client
+        """Build everything, each object after those that it needs."""
         self._configuration = configuration
+        self._client = client
         self.cache = cache
         self.queues = queues
         self._began: datetime | None = None
-        self._removal_turned_on = asyncio.Event()
-        self._tracer = IpamTracer(cache, wanted=lambda: configuration.settings.trace_ipam_data)
 
-        # What is known of guests and addresses
         self.guests = guests = GuestDirectory(
-            cache=cache, client=client, on_drop=lambda guest: metrics.forget_guest(guest.cluster_name)
-        )
-        self.reporter = EventReporter(guests=guests, events=events, metrics=metrics)
-        scope = ClaimScope(guests)
-        self.gate = AllocationGate(scope.could_serve)
-        reader = GuestReader(guests=guests, sessions=sessions)
-        guests.is_harvester = reader.is_harvester
-        self.reservation_store = ReservationStore(
+            cache=cache,
             client=client,
-            known=cache,
-            now=client.server_now,
-            # The one knot: both work by the store, which asks them about an old offer, and about other users.
-            look_again=lambda reservation: self.quarantine.look(reservation),
-            lives=guests.exists,
-            is_contested=lambda known, floating_ip: self.reported.is_contested(known, floating_ip),
-            count_release=metrics.count_release,
-            random=random,
+            on_drop=lambda guest: metrics.forget_guest(guest.cluster_name),
         )
-        self.reported = ReportedAddresses(
-            guests=guests,
-            reader=reader,
-            reservation_store=self.reservation_store,
-            scope=scope,
-            over_limit=self.reporter.report_over_limit,
+        self.gate = Gate(
+            could_serve=guests.could_serve,
+            opened=self._gate_opened,
+            released=lambda: queues.add(request_waiting()),
         )
-
-        # Releases in guests
-        self.departures = Departures(
-            configuration=configuration,
-            guests=guests,
-            confirmation=Confirmation(
-                configuration=configuration,
-                annotation=names.ANNOTATION_CONFIRM_REMOVE,
-                reason="MassRemovalWithheld",
-                message="Removal of releases from {count} guest clusters is withheld: they were opted out at the same "
-                "time.",
-            ),
-        )
+        cache.ledger.reports.changed = self._users_changed
         self.rollout = RolloutController(
             store=RolloutStore(client=client, namespace=namespace),
             guests=guests,
@@ -148,56 +105,47 @@ class Manager:
             now=lambda: client.server_now().timestamp(),
         )
 
-        # Controllers
-        self.mass_release = ReleaseGuard(
-            cache=cache,
-            guests=guests,
-            confirmation=Confirmation(
-                configuration=configuration,
-                annotation=names.ANNOTATION_CONFIRM_RELEASE,
-                reason="MassReleaseWithheld",
-                message="Release of {count} held addresses is withheld: their FloatingIPs are gone, their clusters are "
-                "not.",
-            ),
-        )
-        self.quarantine = QuarantineReconciler(
-            cache=cache,
-            reservation_store=self.reservation_store,
-            guests=guests,
-            gate=self.gate,
-            guard=self.mass_release,
-            begin_check=self.reported.begin_check,
-            queues=queues,
+        self.reservations = ReservationStore(
+            client=client, cache=cache, guests=guests, count_release=metrics.count_release
         )
         self.floating_ips = FloatingIPReconciler(
             client=client,
-            cache=cache,
-            reservation_store=self.reservation_store,
-            facts=FactSource(
+            world=World(
                 cache=cache,
-                reservation_store=self.reservation_store,
-                gate=self.gate,
                 guests=guests,
-                carrier_of=self.quarantine.carrier_of,
-                removal_of=self.departures.next_record,
+                gate=self.gate,
+                ours_since=lambda: ours_since,
             ),
+            reservations=self.reservations,
+            statuses=StatusBuilder(cache=cache, guests=guests, now=client.server_now),
             queues=queues,
-            reporter=self.reporter,
+            reporter=EventReporter(guests=guests, events=events, metrics=metrics),
         )
-        self.ranges = RangeReconciler(client=client, cache=cache, queues=queues)
+        self.quarantine = QuarantineReconciler(
+            client=client, cache=cache, reservations=self.reservations, guests=guests, queues=queues
+        )
+        self.ranges = RangeReconciler(
+            client=client,
+            cache=cache,
+            guests=guests,
+            is_gate_open=lambda: self.gate.is_open,
+            is_traced=lambda: configuration.settings.trace_ipam_data,
+        )
         self.passes = PassController(
             guests=guests,
             sessions=sessions,
             metrics=metrics,
             configuration=configuration,
             permits=WritePermits(
+                cache=cache,
+                reservations=self.reservations,
                 gate=self.gate,
-                reported=self.reported,
                 leads=lambda: elector.still_leading_for(GUEST_WRITE_SECONDS),
             ),
             queues=queues,
             rollout=self.rollout,
-            departures=self.departures,
+            gate=self.gate,
+            quarantine=self.quarantine,
             random=random,
         )
         self.discovery = GuestReconciler(
@@ -211,11 +159,8 @@ class Manager:
             self.passes,
         )
 
-        # What goes on beside them
-        self.scan = GuestScan(gate=self.gate, guests=guests, reported=self.reported, opened=self._gate_opened)
-
     async def run(self, refresh: Callable[[], Awaitable[None]], *, passes: int, installs: int) -> None:
-        """List everything (`refresh`), let what exists claim its own, the oldest first, then run everything.
+        """List everything (`refresh`), enqueue everything, then work until cancelled.
 
         Up to `passes` passes go on at once, and up to `installs` that may run helm.
         """
@@ -224,18 +169,13 @@ class Manager:
             await refresh()
             # Changes until now were not enqueued: `enqueue_all` enqueues each object once.
             self.begin()
-            await adopt_all(self.guests, self.gate, self.floating_ips.reconcile)
             self.enqueue_all()
-            queues = self.queues
             parts = (
-                queues.objects.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
-                queues.checks.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
-                queues.passes.run(self.reconcile, concurrency=passes),
-                queues.installs.run(self.reconcile, concurrency=installs),
-                self.scan.run(),
-                self.list_for_removal(refresh),
+                self.queues.objects.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
+                self.queues.passes.run(self.reconcile, concurrency=passes),
+                self.queues.installs.run(self.reconcile, concurrency=installs),
+                self._watch_gate(),
                 self.rollout.run(),
-                self._configuration.keep(self._client),
             )
             tasks = [asyncio.create_task(part) for part in parts]
             await asyncio.gather(*tasks)
@@ -246,17 +186,22 @@ class Manager:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self) -> None:
-        """Take changes from now on; nothing new is assigned before the guests were scanned."""
-        self.departures.is_listed = not self._removal_turned_on.is_set()
-        self.cache.listener = self
-        # A range that assigns again is compared with the reports first. Then the gate wakes who waits for it.
-        self.cache.allocations.ranges.opened = self.scan.note_range
+        """Take changes from now on."""
         self._began = self._client.server_now()
-        self.scan.require_rescan()
+        self.cache.ledger.recall_reports(self.cache.ranges.all(), self.guests.exists)
+        self.cache.listener = self
 
     def enqueue_all(self) -> None:
-        """Enqueue everything: what may need something now, the rest for later."""
-        self.queues.add(*find_all(self.cache))
+        """Enqueue everything, and a visit of each guest cluster; nothing new is assigned before these are over."""
+        cache = self.cache
+        self.queues.add(
+            request_count(0.0), request_waiting(), *map(request_reservation, cache.reservations.all())
+        )
+        self.queues.add(*map(request_floating_ip, cache.floating_ips_by_age()))
+        guest_ids = {each.cluster_name for each in self.cache.clusters.all() if each.cluster_name}
+        self.gate.wait_for(filter(self.guests.is_readable, guest_ids))
+        for guest_id in sorted(guest_ids):
+            self.queues.add(request_visit(guest_id), request_guest(guest_id))
 
     def end(self) -> None:
         """Cause no more work."""
@@ -264,101 +209,92 @@ class Manager:
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
         """Reconcile the object of a key, or visit its guest cluster."""
-        try:
-            match key.kind:
-                case Kind.FLOATING_IP:
-                    return await self.floating_ips.reconcile((key.namespace, key.name))
-                case Kind.RANGE:
-                    return await self.ranges.reconcile(key.name)
-                case Kind.GUEST:
-                    return await self.discovery.reconcile(key.name)
-                case Kind.RESERVATION:
-                    return await self.quarantine.reconcile(key.name)
-                case Kind.QUARANTINE:
-                    return await self.quarantine.check(key.name)
-                case Kind.VISIT:
-                    return await self.passes.visit(key.name)
-                case Kind.INSTALL:
-                    return await self.passes.install(key.name)
-        finally:
-            if key.kind not in VISITS:
-                self._tracer.note_round()
+        match key.kind:
+            case Kind.FLOATING_IP:
+                return await self.floating_ips.reconcile((key.namespace, key.name))
+            case Kind.WAITING:
+                return self.floating_ips.request_all_waiting()
+            case Kind.RANGES:
+                return await self.ranges.reconcile()
+            case Kind.GUEST:
+                return await self.discovery.reconcile(key.name)
+            case Kind.RESERVATION:
+                return await self.quarantine.reconcile(key.name)
+            case Kind.VISIT:
+                return await self.passes.visit(key.name)
+            case Kind.INSTALL:
+                return await self.passes.install(key.name)
+        return None
 
     def describe_waits(self) -> str:
-        """Return a line for each range, up to MAX_WAITS, that waits for a guest cluster."""
-        monotonic, now = asyncio.get_running_loop().time(), self._client.server_now()
-        return "\n".join(
-            f'Range "{name}" assigns no new addresses until '
-            f"{format_time(now + timedelta(seconds=self.gate.awaited[guest_id] - monotonic))}, or until guest cluster "
-            f"{guest_id} reports which addresses it uses."
-            for name, guest_id in islice(self.gate.waits().items(), MAX_WAITS)
-        )
-
-    def check_owners(self) -> None:
-        """Enqueue every held reservation whose floating IP is not known; after a round of lists."""
-        self.queues.add(*self.quarantine.find_ownerless())
+        """Return which guest clusters new addresses wait for; "" if they do not."""
+        if self.gate.is_open:
+            return ""
+        return f"No new addresses are assigned until these report theirs: {', '.join(sorted(self.gate.awaited)[:100])}."
 
     def settings_changed(self, before: Settings, after: Settings) -> None:
-        """Request a visit of every guest, and reconciliations of what an option changes."""
-        if after.kubevip_guest_remove and not before.kubevip_guest_remove:
-            self.departures.is_listed = False
-            self._removal_turned_on.set()
+        """Request a visit of every guest cluster; and if floating IPs are created from now on, each of them."""
         for guest in self.guests.all():
             self.queues.add(request_routine_visit(guest.id))
-            if before.kubevip_guest_remove or after.kubevip_guest_remove:
-                self.queues.add(*request_floating_ips_of(self.cache, guest.id))
-        if after.may_create_floating_ips and not before.may_create_floating_ips:
-            self.queues.add(*find_unserved(self.cache))
+            if after.may_create_floating_ips and not before.may_create_floating_ips:
+                self.queues.add(request_guest(guest.id))
 
-    async def list_for_removal(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        """List the clusters after the option to remove releases was turned on: what is opted in then is recorded."""
-        while True:
-            await self._removal_turned_on.wait()
-            self._removal_turned_on.clear()
-            await refresh()
-            self.departures.is_listed = not self._removal_turned_on.is_set()
-            for guest in self.guests.all():
-                self.queues.add(*request_floating_ips_of(self.cache, guest.id))
-
-    # Changes of the cache
+    # What happens
 
     def changed(self, resource: Resource, change: Change[Any]) -> None:
         """Forget what is gone, and enqueue what the controllers have to reconcile."""
-        old, new = change.old, change.new
+        old = change.old
         if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and old is not None:
             guest_id = old.name if resource == MANAGEMENT_CLUSTERS else old.cluster_name
-            # Its own reconciliation is too late: the guest may be back by then, and would count as scanned.
+            # Its own reconciliation is too late: the guest may be back by then, and would count as visited.
             if not self.guests.exists(guest_id):
                 self.guests.drop(guest_id)
-            self.scan.note_guest(guest_id)
-        if resource == FLOATING_IP_RANGES and new is not None and is_respecified(change):
-            self.scan.note_range(new.name)
-        if resource == FLOATING_IPS and new is not None and (old is None or old.range != new.range):
-            self.scan.note_guest(new.namespace)
+                self.gate.forget(guest_id)
         event = Event(resource, change, self.discovery.find_changed(resource, change))
+        for guest_id in event.guest_ids:
+            self._note_connection(guest_id)
         for controller in self.controllers:
             self.queues.add(*controller.watches(event))
 
-    def lost_unseen(self) -> None:
-        """Distrust the ledger: an object is gone that no event said was deleted."""
-        if self.gate.looked:
-            logger.warning("Objects are gone without a delete event, scanning guest clusters again")
-        self.mass_release.count_again()
-        self.scan.require_rescan()
+    async def _watch_gate(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.gate.check()
 
-    # Scans and discovery
+    def _note_connection(self, guest_id: str) -> None:
+        """Tell the gate whether a guest cluster can be read, and if it connected only now, can have Services."""
+        if not self.guests.is_readable(guest_id):
+            self.gate.note_gone(guest_id)
+            return
+        began = self._began
+        clusters = self.cache.guest_clusters(guest_id)
+        can_have_services = began is None or any(
+            each.is_imported or each.meta.created < began for each in clusters
+        )
+        if can_have_services:
+            self.gate.note_late(guest_id)
+        if self.gate.waits_for(guest_id):
+            self.queues.add(request_visit(guest_id))
+
+    def _users_changed(self, guest_id: str, addresses: Iterable[Address]) -> None:
+        """Look again at the floating IPs whose addresses another guest cluster began or ceased to use."""
+        for address in addresses:
+            for each in self.cache.floating_ips.by_index(BY_NAMED, address):
+                if each.namespace != guest_id:
+                    self.queues.add(request_floating_ip(each), request_visit(each.namespace))
+        self.queues.add(request_waiting())
 
     def _gate_opened(self) -> None:
-        """Continue what waited for the scan of the guests, or of some of them."""
-        self.queues.add(
-            *(request_floating_ip(self.cache, each.meta.key) for each in find_waiting(self.cache))
-        )
+        """Continue what waited for the visits of all guest clusters."""
+        self.floating_ips.request_all_waiting()
+        for each in self.cache.clusters.all():
+            if each.cluster_name:
+                self.queues.add(request_routine_visit(each.cluster_name))
 
     def _guest_learned(self, guest: Guest) -> None:
-        self.queues.add(*request_floating_ips_of(self.cache, guest.id), request_visit(guest.id))
-        self.scan.note_guest(guest.id, may_carry=guest.connected and not self._is_newborn(guest))
+        self.cache.ledger.ranges.rewind()  # other ranges could serve it
+        self._request_floating_ips(guest.id)
+        self.queues.add(request_visit(guest.id), request_waiting())
 
-    def _is_newborn(self, guest: Guest) -> bool:
-        """Whether Rancher made a guest's machines in this term: they use nothing yet. Imported ones may be older."""
-        cluster, began = guest.cluster, self._began
-        return not cluster.is_imported and began is not None and cluster.meta.created > began
+    def _request_floating_ips(self, guest_id: str) -> None:
+        self.queues.add(*map(request_floating_ip, self.cache.floating_ips_of(guest_id)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from fipop.api import names
 from fipop.errors import FipopError
@@ -12,41 +13,45 @@ from fipop.kube.resources import DEPLOYMENTS
 
 logger = logging.getLogger(__name__)
 
-GONE_SECONDS = 2.0
-BACK_SECONDS = 15.0
+POLL_SECONDS = 5.0
+
+
+class PredecessorRunsError(FipopError):
+    """kube-fip-operator was started while fipop led. The process ends, and waits after its restart."""
 
 
 class Predecessor:
-    """Looks whether the Deployment kube-fip/kube-fip-operator has replicas, wanted or still there.
-
-    `runs` is what the last look found: None before the first, and where it could not be found out.
-    """
+    """Looks whether the Deployment kube-fip/kube-fip-operator has replicas, wanted or still there."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self.runs: bool | None = None
 
-    async def wait(self, *, runs: bool) -> None:
-        """Wait until it works, or does not (any more); while we wait for its end the log tells why, once."""
-        told = ""
-        while (why := await self._look()) or self.runs is not runs:
-            problem = why or "kube-fip-operator still has replicas"
-            if not runs and problem != told:
-                logger.error("Waiting for kube-fip-operator to stop", extra={"reason": problem})
-                told = problem
-            await asyncio.sleep(BACK_SECONDS if runs else GONE_SECONDS)
-        if told:
-            logger.info("No replicas of kube-fip-operator are left")
+    async def wait_gone(self) -> None:
+        """Wait until it is known not to run; the log tells why, once."""
+        while await self._look() is not False:
+            logger.log(logging.DEBUG, "Waiting for kube-fip-operator to stop")
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _look(self) -> str:
-        """Set `runs`; the answer says why it is unknown, "" where it is known."""
+    async def watch(self, leads: Callable[[], bool]) -> None:
+        """Raise PredecessorRunsError if it runs while this process leads."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            if leads() and await self._look():
+                raise PredecessorRunsError("kube-fip-operator has replicas again. Scale it to 0")
+
+    async def _look(self) -> bool | None:
+        """Return whether it has replicas; None if that cannot be found out."""
+        before = self.runs
         try:
             found = await self._client.get(
                 DEPLOYMENTS, names.PREDECESSOR_DEPLOYMENT, namespace=names.OPERATOR_NAMESPACE
             )
         except FipopError as error:
-            self.runs = None
-            return f"could not find out whether kube-fip-operator has replicas: {error}"
+            logger.warning("Could not find out whether kube-fip-operator runs", extra={"error": str(error)})
+            return None
         spec, status = ((found or {}).get(part) or {} for part in ("spec", "status"))
         self.runs = found is not None and bool(spec.get("replicas", 1) or status.get("replicas", 0))
-        return ""
+        if self.runs and not before:
+            logger.error("kube-fip-operator has replicas: fipop assigns nothing until it has none")
+        return self.runs

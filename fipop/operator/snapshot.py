@@ -8,6 +8,7 @@ from dataclasses import replace
 from fipop.api.conditions import ConditionType, Verdict
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
 from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester
+from fipop.operator.addresses.status import find_conflict
 from fipop.operator.manager import Manager
 from fipop.operator.rollout.controller import RolloutController
 from fipop.state.cache import ClusterCache
@@ -19,8 +20,8 @@ def build_snapshot(cache: ClusterCache, manager: Manager | None) -> FleetSnapsho
     A standby, without a manager, knows the ranges and nothing of the guests.
     """
     snapshot = FleetSnapshot(
-        ranges=tuple(_sample_ranges(cache, manager)),
-        queue_depths=dict.fromkeys(("objects", "checks", "passes", "installs"), 0),
+        ranges=tuple(_sample_ranges(cache)),
+        queue_depths=dict.fromkeys(("objects", "passes", "installs"), 0),
     )
     if manager is None:
         return snapshot
@@ -28,13 +29,10 @@ def build_snapshot(cache: ClusterCache, manager: Manager | None) -> FleetSnapsho
     return replace(
         snapshot,
         guests=tuple(_sample_guests(manager)),
-        queue_depths={
-            each.name: each.depth for each in (queues.objects, queues.checks, queues.passes, queues.installs)
-        },
-        withheld_releases=manager.mass_release.withheld(),
-        ignored_claims=manager.reported.count_ignored(),
+        queue_depths={each.name: each.depth for each in (queues.objects, queues.passes, queues.installs)},
         floating_ips=_count_floating_ips(cache),
-        gives_out=manager.gate.is_open(),
+        address_conflicts=sum(bool(find_conflict(each.status)) for each in cache.floating_ips.all()),
+        gives_out=manager.gate.is_open,
         install_queue=queues.installs.depth + queues.installs.active,
         rollout=_sample_rollout(manager.rollout),
         rollout_blocked=bool(manager.rollout.targets.problems),
@@ -56,17 +54,16 @@ def _sample_rollout(rollout: RolloutController) -> RolloutSample | None:
     return RolloutSample(target=state.target, state=state.phase.value, guests=rollout.count_guests())
 
 
-def _sample_ranges(cache: ClusterCache, manager: Manager | None) -> Iterator[RangeSample]:
-    waits = manager.gate.waits() if manager is not None else None
+def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:
+    usages = cache.ledger.count()
     for each in cache.ranges.all():
-        ranges = cache.allocations.ranges
-        ready, _ = build_conditions(each, cache.allocations, describe_unknown_harvester(cache, each))
+        usage, read = usages.get(each.name), cache.ledger.ranges.get(each.name)
+        ready, _ = build_conditions(cache, each, usage, describe_unknown_harvester(cache, each))
         yield RangeSample(
             range=each,
             ready=ready,
-            families=ranges.families(each.name),
-            usage=ranges.usage(each.name),
-            waits_for_guests=each.name in waits if waits is not None else None,
+            families=frozenset(read.pool.families if read is not None else ()),
+            usage=usage,
         )
 
 
@@ -74,8 +71,9 @@ def _sample_guests(manager: Manager) -> Iterator[GuestSample]:
     for _, state in manager.guests.states():
         if state.guest is None:
             continue
+        observation = None if manager.guests.is_leaving(state.guest.id) else state.observation
         yield GuestSample(
             guest=state.guest,
-            reachable=state.observation.reachable if state.observation is not None else None,
+            reachable=observation.reachable if observation is not None else None,
             last_pass=state.schedule.finished_at,
         )

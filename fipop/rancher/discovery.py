@@ -151,7 +151,7 @@ def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     if management is None:
         return _wait(links, f"management Cluster {name} does not exist")
     if cluster.is_imported and not (management.provider or links.is_unknown_kind):
-        return wait_for_provider(links)
+        return _wait_for_provider(links)
     if links.namespace is None:
         return _wait(links, f"namespace {name} does not exist")
     return None
@@ -201,7 +201,7 @@ async def _get_harvester_id(reader: LinkReader, links: Links, pool: MachinePool)
     return harvester_id
 
 
-def wait_for_provider(links: Links) -> Waiting:
+def _wait_for_provider(links: Links) -> Waiting:
     """Wait until it is known what an imported cluster is; once it is ready, only time and its nodes tell."""
     message = "Rancher has not detected the provider of the imported cluster yet"
     is_ready = links.management is not None and links.management.ready_since is not None
@@ -223,4 +223,5 @@ def _build_guest(links: Links) -> Guest:
         or management.meta.deleting
         or namespace is None
         or namespace.terminating,
+        provisioned=management is None or management.provisioned,
     )

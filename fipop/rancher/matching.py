@@ -20,6 +20,8 @@ class Guest:
     """Whether Rancher is connected to it."""
     deleting: bool
     """Whether one of its objects in Rancher is being deleted, or is gone."""
+    provisioned: bool = True
+    """False while Rancher makes its machines."""
     harvester_cluster_name: str | None = None
     """The display name of the Harvester cluster under it; None if there is none, or Rancher does not know it."""
     networks: tuple[str, ...] = ()
@@ -98,6 +100,25 @@ def would_be_chosen(each: FloatingIPRange, guest: Guest) -> bool:
     """Whether a range, were it not full or draining, would be chosen for a guest without being named."""
     on_network = not each.harvester_network or is_on_network(guest, each.harvester_network)
     return is_meant_for(each, guest) and on_network
+
+
+def describe_misfit(each: FloatingIPRange, guest: Guest) -> str:
+    """Return what keeps a range from being chosen for a guest, as it follows the range's name; "" if nothing does."""
+    own_labels, wanted = guest.cluster.labels, each.match_labels or {}
+    lacking = [f"{label}={value}" for label, value in wanted.items() if own_labels.get(label) != value]
+    if not each.harvester_cluster and each.match_labels is None:
+        return "has neither harvesterClusterName nor clusterSelector"
+    if each.harvester_cluster and each.harvester_cluster != guest.harvester_cluster_name:
+        own = guest.harvester_cluster_name or "none in Rancher"
+        return f"is of Harvester cluster {each.harvester_cluster}, the guest cluster is on {own}"
+    if lacking:
+        return f"selects {', '.join(lacking)}"
+    if not is_allowed(each, guest):
+        return "does not have it in allowedWorkspaces and allowedClusters"
+    if would_be_chosen(each, guest):
+        return ""
+    own = ", ".join(guest.networks) or "none that is known"
+    return f"is of network {each.harvester_network}, the guest cluster is on {own}"
 
 
 def is_on_network(guest: Guest, network: str) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.api import names
 from fipop.api.conditions import parse_time
 from fipop.api.models import Meta, Named
+from fipop.api.oddities import CLUSTER_ANNOTATIONS, CLUSTER_LABELS, find_oddities
 from fipop.api.parsing import parse_meta
 from fipop.jsons import JsonView, as_mapping, as_text
 
@@ -67,11 +68,23 @@ class ProvisioningCluster(Named):
     credential: str
     is_imported: bool
     pools: tuple[MachinePool, ...]
+    oddities: tuple[str, ...] = ()
+    """What of its annotations and labels is probably not meant so, as sentences."""
 
     @property
     def opted_in(self) -> bool:
         """Whether its label opts the guest in for installation."""
         return names.parse_go_bool(self.labels.get(names.LABEL_OPT_IN)) is True
+
+    @property
+    def opted_out(self) -> bool:
+        """Whether its label says in so many words that fipop has to install nothing."""
+        return names.parse_go_bool(self.labels.get(names.LABEL_OPT_IN)) is False
+
+    @property
+    def wants_removal(self) -> bool:
+        """Whether its label says that fipop has to uninstall what it installed."""
+        return self.labels.get(names.LABEL_REMOVE) == "true"
 
     @property
     def lives_on(self) -> bool:
@@ -98,6 +111,8 @@ class ManagementCluster(Named):
     provider: str
     connected: bool
     is_internal: bool
+    provisioned: bool = True
+    """False while its machines are being made: until then Rancher answers 503 for it. Nothing runs there yet."""
     ready_since: datetime | None = None
 
     @property
@@ -126,17 +141,19 @@ def parse_provisioning_cluster(obj: JsonView) -> ProvisioningCluster:
     """Read a provisioning.cattle.io/v1 Cluster."""
     meta = as_mapping(obj.get("metadata"))
     spec = as_mapping(obj.get("spec"))
-    annotations = _texts(meta.get("annotations"))
+    annotations, labels = _texts(meta.get("annotations")), _texts(meta.get("labels"))
     rke_config = spec.get("rkeConfig")
     return ProvisioningCluster(
         meta=_parse_meta(obj),
-        labels=_texts(meta.get("labels")),
+        labels=labels,
         paused=names.parse_go_bool(annotations.get(names.ANNOTATION_PAUSED)) is True,
         wants_floating_ip=names.parse_go_bool(annotations.get(names.ANNOTATION_FLOATING_IP)) is not False,
         cluster_name=as_text(as_mapping(obj.get("status")).get("clusterName")),
         credential=as_text(spec.get("cloudCredentialSecretName")),
         is_imported=not isinstance(rke_config, Mapping),
         pools=_parse_pools(as_mapping(rke_config).get("machinePools")),
+        oddities=find_oddities("annotation", annotations, CLUSTER_ANNOTATIONS)
+        + find_oddities("label", labels, CLUSTER_LABELS),
     )
 
 
@@ -151,6 +168,7 @@ def parse_management_cluster(obj: JsonView) -> ManagementCluster:
         workspace=as_text(spec.get("fleetWorkspaceName")),
         provider=as_text(status.get("provider")) or _texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
         connected=_condition(status.get("conditions"), "Connected") is not None,
+        provisioned=_is_provisioned(status.get("conditions")),
         ready_since=parse_time((_condition(status.get("conditions"), "Ready") or {}).get("lastUpdateTime")),
         is_internal=meta.get("name") == "local" or spec.get("internal") is True,
     )
@@ -223,10 +241,21 @@ def _parse_pools(items: object) -> tuple[MachinePool, ...]:
     )
 
 
+def _is_provisioned(conditions: object) -> bool:
+    """Return whether condition Provisioned is True; Rancher writes it as soon as it works on a cluster."""
+    return all(
+        each.get("status") == "True" for each in _conditions(conditions) if each.get("type") == "Provisioned"
+    )
+
+
 def _condition(conditions: object, kind: str) -> JsonView | None:
-    """Give a condition that is True."""
-    items = map(as_mapping, conditions if isinstance(conditions, list) else ())
-    return next((each for each in items if (each.get("type"), each.get("status")) == (kind, "True")), None)
+    """Return a condition that is True."""
+    found = _conditions(conditions)
+    return next((each for each in found if (each.get("type"), each.get("status")) == (kind, "True")), None)
+
+
+def _conditions(value: object) -> Iterator[JsonView]:
+    return map(as_mapping, value if isinstance(value, list) else ())
 
 
 def _texts(value: object) -> dict[str, str]:

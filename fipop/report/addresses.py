@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
@@ -10,11 +10,12 @@ from itertools import islice
 
 from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Requested, Reservation
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.allocator import AddressUser, Reason, Usage
 from fipop.ipam.errors import IpamError
+from fipop.ipam.intervals import AddressSet
+from fipop.ipam.ranges import Range, Usage
 from fipop.report.snapshot import ClusterSnapshot, Kind, Unread, read_address
-from fipop.state.claims import reservation_name
-from fipop.state.range_index import OwnerKey
+from fipop.state.claims import names_address
+from fipop.state.ledger import OwnerKey
 
 
 class AddressState(StrEnum):
@@ -24,6 +25,8 @@ class AddressState(StrEnum):
     QUARANTINED = "quarantined"
     NAMED = "named"
     """A floating IP names it, and no reservation has it for that floating IP."""
+    REPORTED = "reported"
+    """A guest cluster uses it, and no floating IP has it."""
     FREE = "free"
     WITHHELD = "withheld"
     """In a range that does not give it out: excluded, an end of a CIDR, of an older range, or the range is draining."""
@@ -65,23 +68,20 @@ class AddressReport:
 
 def classify(snapshot: ClusterSnapshot, space: str, address: Address) -> AddressReport:
     """Report what one address of a space is: the one rule for commands, maps and web UI."""
-    users = snapshot.cache.allocations.ranges.space(space).users(address)
-    if not users:
-        return _classify_unowned(snapshot, space, address)
-    # A status or a spec names the address; reservations and claims come before them.
-    named_by = (each.owner for each in users if each.reason > Reason.CLAIMED)
-    claimants = list(filter(None, (snapshot.cache.floating_ips.get(*key) for key in named_by)))
-    reservation = snapshot.cache.get_reservation(reservation_name(space, address))
+    ledger = snapshot.cache.ledger
+    named_by, reservation = ledger.named_by(space, address), ledger.reservation(space, address)
     if reservation is not None:
-        return _classify_reserved(snapshot, reservation, claimants, address)
+        return _classify_reserved(snapshot, reservation, named_by, address)
+    if not named_by:
+        return _classify_unowned(snapshot, space, address)
     remark = "named by a FloatingIP, without a reservation"
     if not snapshot.is_read(Kind.RESERVATIONS):
         remark = "named by a FloatingIP, and the reservations could not be read"
-    owner, *contenders = (_ownership(snapshot, each) for each in claimants)
+    owner, *contenders = (_ownership(snapshot, each) for each in named_by)
     return AddressReport(
         address=format_address(address),
         space=space,
-        range=users[0].pool,
+        range=named_by[0].status.range or named_by[0].range or "",
         state=AddressState.NAMED,
         owner=owner,
         contenders=tuple(contenders),
@@ -106,8 +106,12 @@ def report_address(snapshot: ClusterSnapshot, address: Address) -> tuple[Address
 
 
 def report_holdings(snapshot: ClusterSnapshot, namespaces: Collection[str]) -> tuple[AddressReport, ...]:
-    """Report once every address that floating IPs of guests have, had last, or name."""
+    """Report once every address that floating IPs of guests have, had last, or name, and that else they use."""
     found: set[tuple[str, Address]] = set()
+    ledger = snapshot.cache.ledger
+    for read in ledger.ranges.all():
+        reported = ledger.find_reported(read.name).items()
+        found |= {(read.space, one) for one, users in reported if not users.isdisjoint(namespaces)}
     for each in snapshot.cache.reservations.all():
         address = read_address(each.address)
         if address is not None and each.owner.namespace in namespaces:
@@ -122,17 +126,18 @@ def report_holdings(snapshot: ClusterSnapshot, namespaces: Collection[str]) -> t
 
 def report_all(snapshot: ClusterSnapshot, range_name: str = "") -> Iterator[AddressReport]:
     """Report every address that a floating IP has, had last, or names, by space and address; of one range or of all."""
-    for space in snapshot.spaces():
-        for address in snapshot.cache.allocations.ranges.space(space).addresses():
-            report = classify(snapshot, space, address)
-            if range_name in ("", report.range):
-                yield report
+    for use in sorted(snapshot.cache.ledger.uses()):
+        report = classify(snapshot, use.space, use.address)
+        if range_name in ("", report.range):
+            yield report
 
 
-def find_having(users: Iterable[AddressUser[OwnerKey]]) -> set[OwnerKey]:
+def find_having(snapshot: ClusterSnapshot, space: str, address: Address) -> set[OwnerKey]:
     """Return the floating IPs that have an address, by a reservation or by their status."""
-    having = (Reason.RESERVED, Reason.NAMED)
-    return {each.owner for each in users if each.reason in having and each.until is None}
+    ledger = snapshot.cache.ledger
+    named_by, reservation = ledger.named_by(space, address), ledger.reservation(space, address)
+    found = {each.meta.key for each in named_by if names_address(each, space, address)}
+    return found | {reservation.owner.key} if reservation is not None and reservation.is_held else found
 
 
 def find_namespaces(snapshot: ClusterSnapshot, name: str) -> tuple[str, ...]:
@@ -163,15 +168,11 @@ def find_namespaces(snapshot: ClusterSnapshot, name: str) -> tuple[str, ...]:
 
 
 def _classify_reserved(
-    snapshot: ClusterSnapshot, found: Reservation, claimants: list[FloatingIP], address: Address
+    snapshot: ClusterSnapshot, found: Reservation, named_by: list[FloatingIP], address: Address
 ) -> AddressReport:
-    ranges, is_known = snapshot.cache.allocations.ranges, snapshot.is_read(Kind.RANGES)
-    is_given = (
-        ranges.space_of(found.range) == found.space
-        and ranges.problem_of(found.range) is None
-        and address.value in ranges.allocator_of(found.range).assigned(found.range, address.family)
-    )
-    has_range = ranges.space_of(found.range) is not None
+    ranges, is_known = snapshot.cache.ledger.ranges, snapshot.is_read(Kind.RANGES)
+    read, has_range = ranges.get(found.range), snapshot.cache.ranges.get("", found.range) is not None
+    is_assigned = read is not None and read.space == found.space and address in ranges.assigned(found.range)
     owner, *past = owners_of(found)
     return AddressReport(
         address=format_address(address),
@@ -181,35 +182,42 @@ def _classify_reserved(
         owner=replace(owner, cluster=snapshot.cluster_of(owner.namespace, owner.cluster)),
         static=found.requested is Requested.STATIC,
         quarantined_until=found.quarantined_until,
-        out_of_range=found.is_held and not is_given and is_known,
-        contenders=tuple(
-            _ownership(snapshot, each) for each in claimants if each.meta.key != found.owner.key
-        ),
+        out_of_range=found.is_held and not is_assigned and is_known,
+        contenders=tuple(_ownership(snapshot, each) for each in named_by if each.meta.key != found.owner.key),
         past_owners=tuple(past),
         remark=f'range "{found.range}" does not exist' if is_known and not has_range else "",
     )
 
 
 def _classify_unowned(snapshot: ClusterSnapshot, space: str, address: Address) -> AddressReport:
-    """Report an address that nobody has: of the range that gives it, else of the oldest that has it."""
-    ranges = snapshot.cache.allocations.ranges
-    state, range_name, remark = AddressState.UNKNOWN, "", "in no range"
-    by_age = sorted(snapshot.cache.ranges.all(), key=lambda each: (each.meta.created, each.name))
+    """Report an address that no floating IP has: of the range that assigns it, else of the oldest that has it."""
+    ledger = snapshot.cache.ledger
+    state, range_name, remark, users = AddressState.UNKNOWN, "", "in no range", set[str]()
+    by_age = [each for each in ledger.ranges.all() if each.space == space]
     if not (snapshot.is_counted and snapshot.is_read(Kind.RANGES)):
         by_age = []
         remark = "its state is not known: not all objects could be read"
     for found in by_age:
-        if found.address_space != space or ranges.problem_of(found.name) is not None:
-            continue
-        refusal = ranges.why_refused(found.name, address)
+        refusal = ledger.ranges.refusal(found.name, address)
+        users = ledger.find_reported(found.name).get(address, set())
+        if users:
+            state, range_name = AddressState.REPORTED, found.name
+            remark = "used in a guest cluster, and no FloatingIP has it"
+            break
         if refusal is None:
             state, range_name, remark = AddressState.FREE, found.name, ""
             break
-        is_written = address in ranges.allocator_of(found.name).pool(found.name).source.written
-        if is_written and state is AddressState.UNKNOWN:
+        if address in found.pool.written and state is AddressState.UNKNOWN:
             state, range_name, remark = AddressState.WITHHELD, found.name, str(refusal)
+    guests = [Ownership(namespace=each, name="", cluster=snapshot.cluster_of(each)) for each in sorted(users)]
     return AddressReport(
-        address=format_address(address), space=space, range=range_name, state=state, remark=remark
+        address=format_address(address),
+        space=space,
+        range=range_name,
+        state=state,
+        owner=next(iter(guests), None),
+        contenders=tuple(guests[1:]),
+        remark=remark,
     )
 
 
@@ -326,22 +334,22 @@ def report_free(
     snapshot: ClusterSnapshot, found: FloatingIPRange, family: Family | None, count: int
 ) -> FreeReport:
     """Report the next free addresses of a range."""
-    ranges, name = snapshot.cache.allocations.ranges, found.name
-    # A new guest gets IPv4 if the range has any.
-    chosen = family or min(ranges.families(name), default=Family.IPV4)
-    counted = ranges.usage(name)
-    problem = str(ranges.problem_of(name) or "")
+    ledger, name = snapshot.cache.ledger, found.name
+    read, counted = ledger.ranges.get(name), ledger.count().get(name)
+    # A new guest cluster gets IPv4 if the range has any.
+    chosen = family or min(read.pool.families if read is not None else (), default=Family.IPV4)
+    problem = str(ledger.problems.get(name, ""))
     usage: Usage | None = Usage()
     addresses: tuple[Address, ...] = ()
     if not snapshot.is_counted:
         usage, problem = None, problem or "the free addresses are not known: not all objects could be read"
     elif counted is not None:
         usage = counted.ipv4 if chosen is Family.IPV4 else counted.ipv6
-        try:
-            ranges.peek_free(name, chosen)  # raises the reason why there is none
-            addresses = tuple(islice(ranges.allocator_of(name).free_addresses(name, chosen), count))
-        except IpamError as error:
-            problem = str(error)
+        following = ledger.next_free(name, chosen)
+        if isinstance(following, IpamError):
+            problem = str(following)
+        else:
+            addresses = tuple(islice(ledger.free_addresses(name, chosen), count))
     is_closed = found.draining or found.meta.deleting
     return FreeReport(
         range=name,
@@ -350,19 +358,18 @@ def report_free(
         free=None if usage is None else 0 if is_closed else usage.free,
         used=None if usage is None else usage.used,
         quarantined=None if usage is None else usage.quarantined,
-        withheld=_count_withheld(snapshot, name, chosen) if counted is not None else {},
+        withheld=_count_withheld(read, ledger.ranges.assigned(name), chosen) if read is not None else {},
         problem=problem,
         unread=snapshot.unread,
     )
 
 
-def _count_withheld(snapshot: ClusterSnapshot, range_name: str, family: Family) -> dict[str, int]:
-    allocator = snapshot.cache.allocations.ranges.allocator_of(range_name)
-    pool = allocator.pool(range_name).source
+def _count_withheld(found: Range, assigned: AddressSet, family: Family) -> dict[str, int]:
+    pool = found.pool
     addresses = pool.addresses.of(family).count
     counts = {
         "excluded": (pool.written & pool.excluded).of(family).count,
         "ends of CIDRs, .0 and .255": (pool.written - pool.excluded).of(family).count - addresses,
-        "of an older range": addresses - allocator.assigned(range_name, family).count,
+        "of an older range": addresses - assigned.of(family).count,
     }
     return {why: number for why, number in counts.items() if number}

@@ -170,8 +170,8 @@ def _judge(
     if before is None:
         return AdoptionResult.CREATED
     if named and named <= held:
-        ranges = snapshot.cache.allocations.ranges
-        inside = all(ranges.has(after.status.range or "", each) for each in held)
+        found = snapshot.cache.ledger.ranges.get(after.status.range or "")
+        inside = found is not None and all(each in found.pool for each in held)
         return AdoptionResult.ADOPTED if inside else AdoptionResult.OUT_OF_RANGE
     if named:
         return (

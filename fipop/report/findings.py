@@ -14,7 +14,9 @@ from types import MappingProxyType
 from fipop.api import names
 from fipop.api.conditions import ConditionType, Verdict
 from fipop.ipam.addresses import Address, format_address
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS
 from fipop.operator.rollout.progress import Phase
+from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.addresses import find_having
 from fipop.report.fleet import FloatingIPReport, GuestSummary
 from fipop.report.guests import GuestReport
@@ -122,6 +124,7 @@ def judge(
         *_judge_rollout(snapshot),
         *_judge_ranges(snapshot, tuple(ranges)),
         *_judge_addresses(snapshot),
+        *_judge_keys(snapshot),
     ]
     for each in guests:
         found += _judge_guest(snapshot, each, asked.get(each.id))
@@ -259,20 +262,36 @@ def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
 
 
 def _judge_addresses(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    for space in snapshot.spaces():
-        allocator = snapshot.cache.allocations.ranges.space(space)
-        for address in allocator.addresses():
-            having = sorted(find_having(allocator.users(address)))
-            if len(having) > 1 and allocator.users(address)[0].until is None:
-                text, owners = format_address(address), " and ".join("/".join(each) for each in having)
-                subject = Subject(
-                    section=Section.ADDRESSES,
-                    kind="Address",
-                    name=text,
-                    guests=frozenset(namespace for namespace, _ in having),
+    for use in sorted(each for each in snapshot.cache.ledger.uses() if each.is_held):
+        having = sorted(find_having(snapshot, use.space, use.address))
+        if len(having) > 1:
+            text, owners = format_address(use.address), " and ".join("/".join(each) for each in having)
+            subject = Subject(
+                section=Section.ADDRESSES,
+                kind="Address",
+                name=text,
+                guests=frozenset(namespace for namespace, _ in having),
+            )
+            message = f"address {text} has several owners in space {use.space}: {owners}"
+            yield point(subject, Severity.CRITICAL, "Duplicate", message, f"fipop who {text}")
+
+
+def _judge_keys(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    cache = snapshot.cache
+    for section, resource, found in (
+        (Section.RANCHER, PROVISIONING_CLUSTERS, cache.clusters.all()),
+        (Section.RANGES, FLOATING_IP_RANGES, cache.ranges.all()),
+        (Section.ADDRESSES, FLOATING_IPS, cache.floating_ips.all()),
+    ):
+        for each in found:
+            name = "/".join(each.meta.key).strip("/")
+            guest = each.cluster_name if isinstance(each, ProvisioningCluster) else each.namespace
+            guests = frozenset((guest,)) - {""}
+            subject = Subject(section=section, kind=resource.kind, name=name, guests=guests)
+            for odd in each.oddities:
+                yield point(
+                    subject, Severity.WARNING, "Misspelt", odd, "docs/reference/annotations-and-labels.md"
                 )
-                message = f"address {text} has several owners in space {space}: {owners}"
-                yield point(subject, Severity.CRITICAL, "Duplicate", message, f"fipop who {text}")
 
 
 def _judge_guest(
@@ -287,14 +306,27 @@ def _judge_guest(
         about = Subject(section=subject.section, kind="FloatingIP", name=full_name, guests=guests)
         yield _judge_floating_ip(about, each, carried, snapshot.now)
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
-        message = f"guest cluster {name} has no FloatingIP"
-        yield point(subject, Severity.INFO, "NoFloatingIP", message, "docs/how-to/create-a-range.md")
+        yield _judge_lack(snapshot, subject, summary.id)
     opted_in = any(each.opted_in for each in snapshot.cache.guest_clusters(summary.id))
     installs = snapshot.installation.settings.kubevip_guest_install.includes(opted_in=opted_in)
     for role, found in asked.programs.items() if asked is not None and installs else ():
         severity = Severity.OK if found.verdict is Verdict.TRUE else Severity.CRITICAL
         advice = f"kubectl -n {summary.id} describe floatingips"
         yield point(subject, severity, found.reason, f"{role}: {found.message}", advice)
+
+
+def _judge_lack(snapshot: ClusterSnapshot, subject: Subject, guest_id: str) -> Finding:
+    """Judge that a guest cluster that is opted in has no floating IP: kube-vip is not installed there."""
+    message, severity = f"guest cluster {subject.name} is opted in and has no FloatingIP", Severity.WARNING
+    clusters = snapshot.cache.guest_clusters(guest_id)
+    if any(snapshot.now - each.meta.created < PENDING_GRACE or each.meta.deleting for each in clusters):
+        severity = Severity.INFO
+    elif any(each.is_imported for each in clusters):
+        message += ": no range serves it, or Rancher has not detected its provider yet"
+    elif snapshot.installation.settings.may_create_floating_ips:
+        is_wanted = any(each.wants_floating_ip for each in clusters)
+        severity = Severity.CRITICAL if is_wanted else severity
+    return point(subject, severity, "NoFloatingIP", message, "docs/how-to/create-a-range.md")
 
 
 _FAILED_STEPS = {
@@ -313,9 +345,9 @@ def _judge_connection(
 ) -> Iterator[Finding]:
     if asked is not None and asked.problem:
         reason, advice = _FAILED_STEPS[asked.step]
-        is_new = any(each.is_provisioning for each in summary.floating_ips)
+        is_in_transit = any(each.is_in_transit for each in summary.floating_ips)
         severity = Severity.WARNING if asked.step == "rights" else Severity.CRITICAL
-        yield point(subject, Severity.INFO if is_new else severity, reason, asked.problem, advice)
+        yield point(subject, Severity.INFO if is_in_transit else severity, reason, asked.problem, advice)
     elif asked is not None:
         yield point(
             subject,
@@ -350,14 +382,10 @@ def _judge_floating_ip(
     return point(subject, severity, reason, message, advice)
 
 
-_ABOUT_NEW_GUESTS = ("GuestDisconnected", "GuestUnreachable", "KubeconfigMissing")
-
-
 def _is_waiting(each: FloatingIPReport, now: datetime) -> bool:
-    """Whether a floating IP is not ready and nobody is at fault: it is paused, or it or its guest is new."""
+    """Whether a floating IP is not ready and nobody is at fault: it is paused, or it is new, or Rancher is at work."""
     if each.ready.is_true:
         return False
     is_pending = each.ready.verdict is Verdict.UNKNOWN
     is_young = now - (each.ready.since or each.floating_ip.meta.created) < PENDING_GRACE
-    is_guest_new = each.is_provisioning and (is_pending or each.ready.reason in _ABOUT_NEW_GUESTS)
-    return each.floating_ip.paused or (is_pending and is_young) or is_guest_new
+    return each.floating_ip.paused or (is_pending and (is_young or each.is_in_transit))

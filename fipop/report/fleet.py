@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import timedelta
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.models import FloatingIP, ReleaseStatus
 from fipop.report.snapshot import ClusterSnapshot
-
-PROVISIONING_GRACE = timedelta(hours=1)
-"""For so long after its creation a guest may be out of reach before that is called wrong."""
+from fipop.state.observations import IN_TRANSIT
 
 _NO_STATUS = Condition(
     type=ConditionType.READY,
@@ -25,15 +22,14 @@ _NO_STATUS = Condition(
 class FloatingIPReport:
     """One floating IP with the name of its cluster and its condition Ready.
 
-    `reachable` is None if nothing is known of the guest. `is_provisioning`: the guest is new and was not reached, so
-    that it is not known to be out of reach.
+    `reachable` is None if nothing is known of the guest. `is_in_transit`: the operator says that Rancher makes it.
     """
 
     floating_ip: FloatingIP
     cluster: str
     ready: Condition
     reachable: bool | None
-    is_provisioning: bool
+    is_in_transit: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +88,12 @@ def report_guests(
 
 def _report(snapshot: ClusterSnapshot, found: FloatingIP) -> FloatingIPReport:
     guest = found.status.guest
-    is_provisioning = not (guest and guest.reachable) and any(
-        snapshot.now - each.meta.created < PROVISIONING_GRACE
-        for each in snapshot.cache.guest_clusters(found.namespace)
-    )
     return FloatingIPReport(
         floating_ip=found,
         cluster=snapshot.cluster_of(found.namespace, found.cluster or ""),
         ready=next(
             (each for each in found.status.conditions if each.type is ConditionType.READY), _NO_STATUS
         ),
-        reachable=guest.reachable if guest is not None and not is_provisioning else None,
-        is_provisioning=is_provisioning,
+        reachable=guest.reachable if guest is not None else None,
+        is_in_transit=any(each.reason in IN_TRANSIT for each in found.status.conditions),
     )

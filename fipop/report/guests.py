@@ -13,18 +13,18 @@ from fipop.boundary import GuestFactory
 from fipop.errors import FipopError, ForbiddenError
 from fipop.guest.errors import explain_refusal
 from fipop.guest.helm.charts import WantedRelease, wanted_releases
-from fipop.guest.in_use import addresses_in, parse_service
+from fipop.guest.in_use import find_in_use
 from fipop.guest.limits import open_guest
-from fipop.guest.observed import ObservedState, read_config_maps, read_observed_state
+from fipop.guest.observed import ObservedState, read_in_use, read_observed_state
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.guest.release_ownership import build_scope
 from fipop.guest.report_building import sum_up_release
 from fipop.guest.workloads import Workload, judge_readiness, of_release
-from fipop.ipam.addresses import Address
+from fipop.ipam.addresses import Address, format_address
 from fipop.jsons import Json, as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.guests import GuestServers, read_kubeconfig
-from fipop.kube.resources import SECRETS, SERVICES
+from fipop.kube.resources import SECRETS
 from fipop.report.snapshot import ClusterSnapshot, Unread, read_address
 from fipop.state.observations import Finding, judge_release
 from fipop.texts import clean
@@ -32,7 +32,7 @@ from fipop.texts import clean
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestService:
-    """A Service of type LoadBalancer in a guest, and the addresses that it carries."""
+    """A Service in a guest cluster, and the addresses that it uses."""
 
     name: str
     addresses: tuple[str, ...]
@@ -86,9 +86,8 @@ async def read_guest(
             step = "connection"
             version = await guest.version()
             step = "objects"
-            config_maps, services, observed = await asyncio.gather(
-                read_config_maps(guest),
-                guest.list(SERVICES, project=parse_service),
+            (config_maps, services), observed = await asyncio.gather(
+                read_in_use(guest),
                 read_observed_state(guest, wanted, notes, build_scope(settings, frozenset(reported))),
             )
     except FipopError as error:
@@ -105,7 +104,7 @@ async def read_guest(
             for each in config_maps
             for key, value in as_mapping(each.get("data")).items()
         },
-        services=tuple(_service(each) for each in services.items if "spec" in each),
+        services=tuple(map(_service, services)),
         workloads=tuple(each for each in observed.workloads if each.roles),
         programs={each.role.value: judge_program(observed, each) for each in wanted},
     )
@@ -147,10 +146,10 @@ def judge_program(observed: ObservedState, wanted: WantedRelease) -> Finding:
 
 def _service(found: Json) -> GuestService:
     metadata = found["metadata"]
-    carried = addresses_in((), (found,)).single
+    parts = (each.part for each in find_in_use((), (found,)).parts if not each.is_pool)
     return GuestService(
         name=clean(f"{metadata.get('namespace')}/{metadata.get('name')}"),
-        addresses=tuple(str(address) for address in carried),
+        addresses=tuple(format_address(Address(each.family, each.first)) for each in parts),
     )
 
 

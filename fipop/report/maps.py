@@ -9,6 +9,7 @@ from enum import StrEnum
 from itertools import islice
 
 from fipop.ipam.addresses import Address, Family, format_address
+from fipop.ipam.errors import RangeUnknownError
 from fipop.ipam.intervals import Interval, IntervalSet
 from fipop.report.addresses import AddressState, classify, find_having
 from fipop.report.snapshot import ClusterSnapshot
@@ -25,6 +26,8 @@ class CellState(StrEnum):
     FREE = "free"
     HELD = "held"
     QUARANTINED = "quarantined"
+    REPORTED = "reported"
+    """A guest cluster uses it, and no floating IP has it: it counts as quarantined."""
     EXCLUDED = "excluded"
     OUTSIDE = "outside"
     """Of the block, and none of the range's text."""
@@ -111,10 +114,12 @@ class _Board:
     def __init__(self, snapshot: ClusterSnapshot, range_name: str) -> None:
         self._snapshot = snapshot
         self._name = range_name
-        ranges = snapshot.cache.allocations.ranges
-        self._space = ranges.space_of(range_name) or ""
-        self._allocator = ranges.allocator_of(range_name)
-        self._range = self._allocator.pool(range_name)
+        ranges = snapshot.cache.ledger.ranges
+        found = ranges.get(range_name)
+        if found is None:
+            raise RangeUnknownError(range_name=range_name)
+        self._range = found
+        self._assigned = ranges.assigned(range_name)
 
     def size_for(self, span: Interval | None) -> int:
         """Choose the smallest blocks of which there are not too many."""
@@ -125,7 +130,7 @@ class _Board:
     def numbers(self, size: int, span: Interval | None) -> Iterator[int]:
         """Yield the numbers of the blocks of a size in which the range's text has addresses, in their order."""
         last = -1
-        for each in self._range.source.written.of(Family.IPV4).intervals:
+        for each in self._range.pool.written.of(Family.IPV4).intervals:
             first, end = each.first, each.last
             if span is not None:
                 first, end = max(first, span.first), min(end, span.last)
@@ -144,24 +149,25 @@ class _Board:
         """Give the addresses of a small block."""
         return tuple(self._cell(Address(Family.IPV4, value)) for value in range(span.first, span.last + 1))
 
-    def is_given(self, address: Address) -> bool:
-        """Whether the range gives out an address, whoever has it now."""
-        return address.value in self._allocator.assigned(self._name, address.family)
+    def is_assigned(self, address: Address) -> bool:
+        """Return whether the range assigns an address, in use or not."""
+        return address in self._assigned
 
     def _tally(self, size: int) -> Mapping[int, Counter[CellState]]:
         tallies: dict[int, Counter[CellState]] = {}
-        for address in self._allocator.addresses():
-            holder = self._allocator.users(address)[0]
-            if address.family is Family.IPV4 and holder.pool == self._name:
-                state = CellState.HELD if holder.until is None else CellState.QUARANTINED
-                if self.is_given(address):
-                    tallies.setdefault(address.value // size, Counter())[state] += 1
+        for use in self._snapshot.cache.ledger.uses():
+            is_here = (use.space, use.range) == (self._range.space, self._name) and self.is_assigned(
+                use.address
+            )
+            if is_here and use.address.family is Family.IPV4:
+                state = CellState.HELD if use.is_held else CellState.QUARANTINED
+                tallies.setdefault(use.address.value // size, Counter())[state] += 1
         return tallies
 
     def _block(self, span: Interval, tally: Mapping[CellState, int]) -> Block:
         here = IntervalSet((span,))
-        total = (self._allocator.assigned(self._name, Family.IPV4) & here).count
-        conflicts = (self._range.addresses.of(Family.IPV4) & here).count - total
+        total = (self._assigned.of(Family.IPV4) & here).count
+        conflicts = (self._range.pool.addresses.of(Family.IPV4) & here).count - total
         held, quarantined = tally.get(CellState.HELD, 0), tally.get(CellState.QUARANTINED, 0)
         length = 32 - (span.size - 1).bit_length()
         taken = held + quarantined
@@ -176,20 +182,20 @@ class _Board:
         )
 
     def _cell(self, address: Address) -> Cell:
-        found = classify(self._snapshot, self._space, address)
+        found = classify(self._snapshot, self._range.space, address)
         owner = "" if found.owner is None else f"{found.owner.namespace}/{found.owner.name}".strip("/")
-        if len(find_having(self._allocator.users(address))) > 1:
+        if len(find_having(self._snapshot, self._range.space, address)) > 1:
             state = CellState.CONFLICT
         elif found.owner is not None and found.range == self._name:
-            state = CellState.HELD if self.is_given(address) else CellState.OUT_OF_RANGE
-            if found.state is AddressState.QUARANTINED:
-                state = CellState.QUARANTINED
+            state = CellState.HELD if self.is_assigned(address) else CellState.OUT_OF_RANGE
+            if found.state in (AddressState.QUARANTINED, AddressState.REPORTED):
+                state = CellState(found.state.value)
         elif found.state is AddressState.FREE and found.range == self._name:
             state = CellState.FREE
-        elif address in self._range.addresses and (found.owner or not self.is_given(address)):
+        elif address in self._range.pool and (found.owner or not self.is_assigned(address)):
             state = CellState.CONFLICT
         else:
-            state = CellState.EXCLUDED if address in self._range.source.written else CellState.OUTSIDE
+            state = CellState.EXCLUDED if address in self._range.pool.written else CellState.OUTSIDE
         return Cell(address=found.address, state=state, owner=owner)
 
 

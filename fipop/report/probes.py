@@ -77,7 +77,7 @@ async def _may_get_secrets(client: KubeClient, account: str, namespace: str) -> 
 async def probe_charts(client: KubeClient, snapshot: ClusterSnapshot, helm: str | None) -> list[Finding]:
     """Fetch the charts of the options as the operator does, from here; `helm` is the program, None: there is none."""
     installation = snapshot.installation
-    if installation.has_settings is not True or installation.settings.unknown_options:
+    if installation.has_settings is not True or installation.settings.unknown_release_options:
         return []
     if helm is None:
         subject = Subject(section=Section.CHARTS, kind="Chart", name="")

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from fipop.api.conditions import ConditionType
 from fipop.api.models import FloatingIPRange, Reservation
 from fipop.ipam.addresses import Family
-from fipop.ipam.allocator import RangeUsage, Usage
+from fipop.ipam.ranges import RangeUsage, Usage
 from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester
 from fipop.report.snapshot import ClusterSnapshot, Kind, read_address
 
@@ -60,7 +60,8 @@ def report_ranges(snapshot: ClusterSnapshot) -> tuple[RangeReport, ...]:
     """Report all ranges, by name."""
     found = snapshot.cache.ranges.all()
     grown = _count_growth(snapshot, {each.name: _window_of(snapshot, each) for each in found})
-    return tuple(_report(snapshot, each, grown) for each in found)
+    usages = snapshot.cache.ledger.count()
+    return tuple(_report(snapshot, each, usages.get(each.name), grown) for each in found)
 
 
 RANGE_COLUMNS = (
@@ -94,18 +95,20 @@ def percent_of(usage: Usage) -> float:
 
 
 def _report(
-    snapshot: ClusterSnapshot, found: FloatingIPRange, grown: Counter[tuple[str, Family]]
+    snapshot: ClusterSnapshot,
+    found: FloatingIPRange,
+    usage: RangeUsage | None,
+    grown: Counter[tuple[str, Family]],
 ) -> RangeReport:
-    allocations = snapshot.cache.allocations
-    usage = allocations.ranges.usage(found.name)
+    read = snapshot.cache.ledger.ranges.get(found.name)
     is_rancher_read = snapshot.is_read(Kind.HARVESTERS)
     unknown = describe_unknown_harvester(snapshot.cache, found) if is_rancher_read else ""
-    conditions = {each.type: each for each in build_conditions(found, allocations, unknown)}
+    conditions = {each.type: each for each in build_conditions(snapshot.cache, found, usage, unknown)}
     ready, conflict = conditions[ConditionType.READY], conditions[ConditionType.CONFLICT]
     families = {}
-    if usage is not None:
+    if usage is not None and read is not None:
         counts = {Family.IPV4: usage.ipv4, Family.IPV6: usage.ipv6}
-        families = {each: counts[each] for each in sorted(allocations.ranges.families(found.name))}
+        families = {each: counts[each] for each in sorted(read.pool.families)}
     fullest = max(families, key=lambda each: percent_of(families[each]), default=Family.IPV4)
     percent = percent_of(families.get(fullest, Usage()))
     state = ready.reason

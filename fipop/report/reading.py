@@ -64,6 +64,9 @@ async def read_snapshot(
         label = f"{LABEL_PROVIDER}={PROVIDER_HARVESTER}"
         lists.append(reader.fill(cache, Kind.HARVESTERS, MANAGEMENT_CLUSTERS, label_selector=label))
     await asyncio.gather(*lists)
+    # What guest clusters use is known from the statuses of the ranges alone: it counts nowhere else.
+    cache.ledger.reports.could_serve = lambda _range, _guest_id: False
+    cache.ledger.recall_reports(cache.ranges.all(), lambda _guest_id: True)
     installation = (
         await reader.read_installation(namespace) if about_operator else Installation(namespace=namespace)
     )

@@ -15,7 +15,7 @@ import yaml
 
 from fipop.api.conditions import format_time
 from fipop.api.rendering import render_usage
-from fipop.ipam.allocator import Usage
+from fipop.ipam.ranges import Usage
 from fipop.texts import clean
 
 _GAP = "   "

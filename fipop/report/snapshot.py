@@ -29,9 +29,9 @@ class Kind(StrEnum):
 
 
 SCHEMA_REVISIONS = {
-    f"floatingipranges.{names.GROUP}": 5,
-    f"floatingips.{names.GROUP}": 4,
-    f"floatingipreservations.{names.GROUP}": 1,
+    f"floatingipranges.{names.GROUP}": 6,
+    f"floatingips.{names.GROUP}": 5,
+    f"floatingipreservations.{names.GROUP}": 2,
 }
 """The revisions of our CRDs that this version knows."""
 
@@ -138,9 +138,7 @@ class ClusterSnapshot:
 
     def space_of(self, found: FloatingIP) -> str:
         """Return the address space of what a floating IP has or names."""
-        own_range = self.cache.ranges.get("", found.status.range or found.range or "")
-        default = own_range.address_space if own_range is not None else names.DEFAULT_ADDRESS_SPACE
-        return found.status.address_space or default
+        return self.cache.ledger.space_of(found)
 
     def cluster_of(self, namespace: str, fallback: str = "") -> str:
         """Return the name of the cluster whose guest has this namespace, as Rancher or a status names it."""

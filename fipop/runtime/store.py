@@ -100,8 +100,6 @@ class Store(Generic[P]):
         self._order: list[Name] = []
         self._tombstones: dict[Name, int] = {}
         self._tombstone_limit = tombstone_limit
-        self._deleted: dict[str, None] = {}
-        """The uids of DELETED events, as many as tombstones."""
         self._highest_version = 0
         self._listed_at = 0
         self._loaded = False
@@ -129,10 +127,6 @@ class Store(Generic[P]):
         """Return the living object with that uid."""
         return self._by_uid.get(uid)
 
-    def was_deleted(self, uid: str) -> bool:
-        """Whether a DELETED event named that uid, whatever learned first that the object is gone."""
-        return uid in self._deleted
-
     def all(self) -> tuple[P, ...]:
         """Return all living objects, sorted by namespace and name."""
         return tuple(self._living[name] for name in self._order)
@@ -141,6 +135,10 @@ class Store(Generic[P]):
         """Return the living objects that have `key` in the index of that name, sorted by namespace and name."""
         bucket = self._indexes[index].get(key)
         return tuple(bucket[name] for name in sorted(bucket)) if bucket else ()
+
+    def keys(self, index: str) -> tuple[Hashable, ...]:
+        """Return the keys that the index of that name has objects of, in no order."""
+        return tuple(self._indexes[index])
 
     def put(self, obj: JsonView) -> Change[P] | None:
         """Take in an object as an event, a list or the answer of a write shows it.
@@ -167,10 +165,6 @@ class Store(Generic[P]):
         """Take in a DELETED event; None where the object is not known or its name was taken again since."""
         name, version = _name_of(obj), _version_of(obj)
         self._highest_version = max(self._highest_version, version)
-        uid = obj["metadata"].get("uid")
-        if uid:
-            self._deleted[uid] = None
-            _drop_oldest(self._deleted, self._tombstone_limit)
         return self._tombstone(name, version)
 
     def resync(self, listing: Listing[JsonView], *, seen_before: int) -> list[Change[P]]:

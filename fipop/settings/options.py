@@ -62,7 +62,7 @@ class Settings:
     """Every option of kube-fip-config.
 
     `unknown_options` names those with a bad value of which no good one is known: they have their default, the
-    repository none, and while there are any nothing is installed, upgraded or removed.
+    repository none, and while one of them shapes releases nothing is installed, upgraded or removed.
     """
 
     log_level: LogLevel
@@ -87,7 +87,6 @@ class Settings:
     kubevip_cloud_provider_chart_digest: str = ""
     helm_concurrency: int = 2
     create_floating_ips: bool = True
-    kubevip_guest_remove: bool = False
     kubevip_release_namespaces: tuple[str, ...] = ()
     kubevip_rollout_type: RolloutType = RolloutType.PROGRESSIVE
     kubevip_rollout_canaries: Amount = CANARIES
@@ -98,6 +97,11 @@ class Settings:
     kubevip_rollout_failure_strategy: FailureStrategy = FailureStrategy.ROLLBACK
     kubevip_rollout_paused: bool = False
     unknown_options: frozenset[str] = frozenset()
+
+    @property
+    def unknown_release_options(self) -> frozenset[str]:
+        """Those of `unknown_options` that shape releases or rollouts."""
+        return frozenset(each for each in self.unknown_options if each.startswith("kubevip"))
 
     @property
     def may_create_floating_ips(self) -> bool:
@@ -296,7 +300,6 @@ _OPTIONS = (
     _Option("kubevipCloudProviderChartDigest", "kubevip_cloud_provider_chart_digest", parse_digest),
     _Option("helmConcurrency", "helm_concurrency", parse_concurrency),
     _Option("createFloatingIPs", "create_floating_ips", parse_bool),
-    _Option("kubevipGuestRemove", "kubevip_guest_remove", parse_bool),
     _Option("kubevipReleaseNamespaces", "kubevip_release_namespaces", parse_namespaces),
     _Option("kubevipRolloutType", "kubevip_rollout_type", parse_choice(RolloutType)),
     _Option("kubevipRolloutCanaries", "kubevip_rollout_canaries", parse_amount(1)),

@@ -1,4 +1,4 @@
-"""What the operator knows of the management cluster: one store per kind, and the allocation index kept from them."""
+"""What the operator knows of the management cluster: one store for each kind, and the ledger of addresses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from fipop.api.conditions import ConditionType
-from fipop.api.models import FloatingIP, FloatingIPRange, GuestStatus, Reservation
+from fipop.api.models import FloatingIP, FloatingIPRange, GuestStatus, Owner, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
 from fipop.boundary import loop_time
-from fipop.ipam.addresses import Address, FamilyPolicy
+from fipop.ipam.addresses import FamilyPolicy
 from fipop.jsons import JsonView
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -29,24 +29,25 @@ from fipop.rancher.objects import (
     parse_namespace,
     parse_provisioning_cluster,
 )
-from fipop.runtime.relist import Feed, Source
+from fipop.runtime.relist import Feed
 from fipop.runtime.store import Change, Projection, Store
-from fipop.state.allocations import Allocations
-from fipop.state.claims import reservation_name
-from fipop.state.inheritance import Inheritance
+from fipop.state.claims import named_addresses
+from fipop.state.ledger import BY_NAMED, BY_OWNER, BY_OWNER_NAMESPACE, Ledger
 
 P = TypeVar("P", bound=Projection)
 
 BY_NAMESPACE = "namespace"
-BY_OWNER = "owner"
-BY_OWNER_NAMESPACE = "owner-namespace"
 BY_FORMER_OWNER = "former-owner"
-BY_PAST_NAMESPACE = "past-namespace"
 BY_RANGE = "range"
 """Of floating IPs: the range that serves them, and the one that they name."""
 BY_WAITING = "waiting"
-"""Of floating IPs: True if the status says that they lack an address, False if it says nothing of their spec yet."""
+"""Of floating IPs: whether they wait for something."""
 BY_GUEST_ID = "guest-id"
+
+
+def former_key(owner: Owner) -> tuple[str, str, str]:
+    """Return what a floating IP has in common with the one that it replaces: workspace, cluster, name."""
+    return owner.workspace, owner.cluster, owner.name
 
 
 def _reservations() -> Store[Reservation]:
@@ -56,26 +57,23 @@ def _reservations() -> Store[Reservation]:
         indexes={
             BY_OWNER: lambda reservation: reservation.owner.key,
             BY_OWNER_NAMESPACE: lambda reservation: reservation.owner.namespace,
-            BY_PAST_NAMESPACE: lambda reservation: frozenset(past.namespace for past in reservation.history),
             BY_FORMER_OWNER: lambda reservation: (
-                None
-                if reservation.is_held
-                else (reservation.owner.cluster, reservation.owner.name, reservation.range)
+                None if reservation.is_held else former_key(reservation.owner)
             ),
         },
     )
 
 
-def _is_waiting(floating_ip: FloatingIP) -> bool | None:
-    """Return its key of BY_WAITING; None if its status says that it has all that it asks for."""
+def is_waiting(floating_ip: FloatingIP) -> bool:
+    """Return whether the status of a floating IP does not say that it has all that it asks for."""
     status = floating_ip.status
-    if status.observed_generation != floating_ip.meta.generation:
-        return False
-    is_served = any(each.type is ConditionType.ALLOCATED and each.is_true for each in status.conditions)
+    if status.observed_generation != floating_ip.meta.generation or not status.addresses:
+        return True
+    is_allocated = any(each.type is ConditionType.ALLOCATED and each.is_true for each in status.conditions)
     wants_second = (
         floating_ip.ip_family_policy is FamilyPolicy.PREFER_DUAL_STACK and len(status.addresses) == 1
     )
-    return True if wants_second or not is_served else None
+    return wants_second or not is_allocated
 
 
 class CacheListener(Protocol):
@@ -83,9 +81,6 @@ class CacheListener(Protocol):
 
     def changed(self, resource: Resource, change: Change[Any]) -> None:
         """Hear of a change after it is in the index, whether an event, a list or the answer of our write brought it."""
-
-    def lost_unseen(self) -> None:
-        """Hear, before it is in the index, that a list lacks what holds an address and no event said was deleted."""
 
 
 class ClusterCache:
@@ -103,7 +98,8 @@ class ClusterCache:
             indexes={
                 BY_NAMESPACE: lambda fip: fip.namespace,
                 BY_RANGE: lambda fip: frozenset(filter(None, (fip.status.range, fip.range))),
-                BY_WAITING: _is_waiting,
+                BY_WAITING: is_waiting,
+                BY_NAMED: named_addresses,
             },
         )
         self.reservations = _reservations()
@@ -122,11 +118,9 @@ class ClusterCache:
             MANAGEMENT_CLUSTERS: self.management,
             NAMESPACES: self.namespaces,
         }
-        self.inheritance = Inheritance()
-        self.allocations = Allocations(self.inheritance.is_inherited)
+        self.ledger = Ledger(reservations=self.reservations, floating_ips=self.floating_ips)
         self.listener: CacheListener | None = None
         """The one that is called for each change."""
-        self._as_it_is: dict[str, tuple[int, float]] = {}
 
     def store_of(self, resource: Resource) -> Store[Any]:
         """Return the store of a kind that is watched."""
@@ -154,22 +148,13 @@ class ClusterCache:
         """Return the reservations that name a floating IP as their owner, held and in quarantine, by name."""
         return self.reservations.by_index(BY_OWNER, owner)
 
-    def reservations_at(self, address: Address) -> tuple[Reservation, ...]:
-        """Return the reservations of an address, in whatever space."""
-        names = (reservation_name(space, address) for space in self.allocations.ranges.spaces())
-        return tuple(filter(None, map(self.get_reservation, names)))
-
     def feed(self, resource: Resource) -> Feed[Any]:
         """Return the way by which events and lists of a kind come in."""
         return Feed(
             resource=resource,
             store=self.store_of(resource),
-            on_change=lambda change, source: self._take_from_feed(resource, change, source),
+            on_change=lambda change, _source: self._take(resource, change),
         )
-
-    def get_reservation(self, name: str) -> Reservation | None:
-        """Return a reservation as it is known."""
-        return self.reservations.get("", name)
 
     def take_reservation(self, answer: JsonView) -> Reservation:
         """Take in the answer of our own read or write of a reservation, and give it as it was answered."""
@@ -191,45 +176,23 @@ class ClusterCache:
             metadata["namespace"] = gone.namespace
         self._take(resource, self.store_of(resource).delete({"metadata": metadata}))
 
-    def age_of(self, reservation: Reservation) -> float:
-        """Return for how many seconds, at least, a reservation has been as it is: since this process saw it so."""
-        version, since = self._as_it_is.get(reservation.name, (-1, 0.0))
-        if version != reservation.resource_version:
-            since = self.monotonic()
-            self._as_it_is[reservation.name] = reservation.resource_version, since
-        return self.monotonic() - since
-
     def quarantine_seconds(self, range_name: str) -> int:
         """Return how long addresses of a range wait; the default where the range is gone."""
         found = self.ranges.get("", range_name)
         return found.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
 
-    def _take_from_feed(self, resource: Resource, change: Change[Any], source: Source) -> None:
-        is_lost = resource in _HOLDING and source is Source.LIST and change.new is None
-        if is_lost and self.listener is not None:
-            self.listener.lost_unseen()
-        self._take(resource, change)
-
     def _take(self, resource: Resource, change: Change[Any] | None) -> None:
         if change is None:
             return
         if resource == FLOATING_IP_RESERVATIONS:
-            if change.new is not None:
-                self.age_of(change.new)
-            else:
-                self._as_it_is.pop(change.latest.name, None)
-            self.allocations.reservation_changed(change.old, change.new)
+            self.ledger.reservation_changed(change.old, change.new)
+        elif resource == FLOATING_IP_RANGES:
+            self.ledger.range_changed(change.old, change.new)
         elif resource == FLOATING_IPS:
-            self.allocations.floating_ip_changed(change.latest.meta.key, change.new)
-        elif resource == FLOATING_IP_RANGES and self.allocations.ranges.change(change.old, change.new):
-            # What names no space is in that of its range, as soon as the range is known.
-            for each in self.floating_ips.by_index(BY_RANGE, change.latest.name):
-                self.allocations.floating_ip_changed(each.meta.key, each)
+            self.ledger.floating_ip_changed(change.old, change.new)
         if self.listener is not None:
             self.listener.changed(resource, change)
 
-
-_HOLDING = frozenset({FLOATING_IP_RESERVATIONS, FLOATING_IPS})
 
 WATCHED: tuple[Resource, ...] = (
     # Reservations first, owners second: a list of owners that is younger than the reservations cannot miss one.

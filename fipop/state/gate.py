@@ -1,81 +1,124 @@
-"""What must have happened before addresses are given out. Everything starts closed."""
+"""When addresses can be assigned that their owners did not have: once it is known which guest clusters use them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from fipop.api.models import Reservation
+from fipop.boundary import loop_time
+
+GATE_SECONDS = 60.0
+"""The longest time that new addresses wait for guest clusters that are not read."""
 
 
-@dataclass(slots=True)
-class AllocationGate:
-    """The state of the start, shared by the reconcilers.
+@dataclass(slots=True, kw_only=True)
+class Gate:
+    """Closed from the start of a leader's term, until each guest cluster that was connected then was read once.
 
-    `could_serve` tells whether a range could serve a guest. `adopted`: every floating IP that already has an address
-    has claimed it. `is_shut`: the guests to wait for are not known yet. `awaited`: those guests, each with the time
-    until which the gate waits for it. What could be in use there is not assigned, and not written to other guests,
-    before they answered.
+    While it is closed, floating IPs keep what they have, nothing new is assigned, and no guest cluster is written. It
+    opens at the latest GATE_SECONDS after the last of the first readings began and Rancher first answered.
 
-    For each range the gate remembers one guest that it waits for, or that there is none: with hundreds of ranges and
-    thousands of guests, asking for all pairs takes seconds.
+    A guest cluster that connects later and can have Services holds back new addresses of its ranges, until it was read
+    or for GATE_SECONDS; and each floating IP for no longer than that, however many of them there are.
     """
 
     could_serve: Callable[[str, str], bool]
-    adopted: bool = False
-    is_shut: bool = True
-    awaited: dict[str, float] = field(default_factory=dict)
-    _waits_for: dict[str, str] = field(default_factory=dict)
-    _open: set[str] = field(default_factory=set)
+    """Whether a range could serve a guest cluster."""
+    opened: Callable[[], None] = lambda: None
+    """Called when it opens."""
+    released: Callable[[], None] = lambda: None
+    """Called when a guest cluster that connected later holds nothing back any more."""
+    is_open: bool = False
+    awaited: set[str] = field(default_factory=set)
+    _unbegun: set[str] = field(default_factory=set)
+    """Those of `awaited` whose first reading has not begun."""
+    _begun_at: float = 0.0
+    _answered_at: float | None = None
+    """When Rancher first answered."""
+    _read: set[str] = field(default_factory=set)
+    """The guest clusters that were read in this term."""
+    _deadlines: dict[str, float] = field(default_factory=dict)
+    """Until when guest clusters are waited for at most: from when they were first connected in this term."""
+    _late: set[str] = field(default_factory=set)
+    """Those that connected later, and hold back addresses."""
+    _held_since: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Since when floating IPs wait for those."""
 
-    @property
-    def looked(self) -> bool:
-        """Whether no guest is waited for."""
-        return not (self.is_shut or self.awaited)
+    def wait_for(self, guest_ids: Iterable[str]) -> None:
+        """Wait for the first readings of guest clusters; without any, open."""
+        self.awaited, self._begun_at = set(guest_ids), loop_time()
+        self._unbegun = set(self.awaited)
+        self._deadlines = dict.fromkeys(self.awaited, loop_time() + GATE_SECONDS)
+        self._open_if_due()
 
-    def shut(self) -> None:
-        """Open nothing before the guests to wait for are known again: ranges may have changed."""
-        self.is_shut = True
-        self._waits_for.clear()
-        self._open.clear()
+    def waits_for(self, guest_id: str) -> bool:
+        """Return whether a guest cluster is to be read soon."""
+        return guest_id in self.awaited or guest_id in self._late
 
-    def wait_for(self, guest_ids: Iterable[str], until: float) -> None:
-        """Wait for guests that the gate did not wait for."""
-        for guest_id in guest_ids:
-            self.awaited.setdefault(guest_id, until)
-            self.note_changed(guest_id)
+    def note_begun(self, guest_id: str) -> None:
+        """Note that a guest cluster is being read."""
+        if guest_id in self._unbegun:
+            self._unbegun.discard(guest_id)
+            self._begun_at = loop_time()
 
-    def note_changed(self, guest_id: str) -> None:
-        """Shut the ranges that could serve an awaited guest now that its links or its floating IPs changed."""
-        if guest_id in self.awaited and self._open:
-            self._open = {each for each in self._open if not self.could_serve(each, guest_id)}
+    def note_answer(self) -> None:
+        """Note that Rancher answered a request, whatever it said."""
+        if self._answered_at is None:
+            self._answered_at = loop_time()
 
-    def is_open(self, range_name: str | None = None) -> bool:
-        """Whether new addresses of a range may be assigned; without a name: those of all."""
-        if self.is_shut or not self.adopted:
+    def note_read(self, guest_id: str) -> None:
+        """Note that a guest cluster was read wholly."""
+        self._read.add(guest_id)
+        self.note_gone(guest_id)
+        self._release([guest_id])
+
+    def note_gone(self, guest_id: str) -> None:
+        """Note that the gate need not wait: a guest cluster is disconnected, or has no usable kubeconfig."""
+        self.awaited.discard(guest_id)
+        self._unbegun.discard(guest_id)
+        self._open_if_due()
+
+    def forget(self, guest_id: str) -> None:
+        """Forget a guest cluster that left Rancher: one that comes back under its id is another one."""
+        self.note_gone(guest_id)
+        self._release([guest_id])
+        self._read.discard(guest_id)
+        self._deadlines.pop(guest_id, None)
+
+    def note_late(self, guest_id: str) -> None:
+        """Note that a guest cluster that can have Services is connected."""
+        until = self._deadlines.setdefault(guest_id, loop_time() + GATE_SECONDS)
+        if guest_id not in self._read | self.awaited and loop_time() < until:
+            self._late.add(guest_id)
+
+    def _release(self, guest_ids: Iterable[str]) -> None:
+        """Continue what waits for guest clusters that connected later."""
+        late = self._late.intersection(guest_ids)
+        self._late -= late
+        if late:
+            self.released()
+
+    def check(self) -> None:
+        """Open if it is time; called every second."""
+        self._open_if_due()
+        self._release([each for each in self._late if self._deadlines[each] <= loop_time()])
+        if not self._late:
+            self._held_since.clear()
+
+    def may_assign(self, floating_ip: tuple[str, str], range_name: str) -> bool:
+        """Return whether a floating IP can get new addresses of a range."""
+        if not self.is_open:
             return False
-        return not self.awaited or (range_name is not None and self._is_free(range_name))
-
-    def waits(self) -> dict[str, str]:
-        """Return a guest that each waiting range waits for, as far as it was asked whether they are open."""
-        waits = self._waits_for.items()
-        return {name: guest for name, guest in waits if guest in self.awaited and name not in self._open}
-
-    def may_write(self, reservation: Reservation) -> bool:
-        """Whether all other guests that might carry an address answered, though the ledger gives it to its owner."""
-        return not self.is_shut and self._is_free(reservation.range, reservation.owner.namespace)
-
-    def _is_free(self, range_name: str, owner: str = "") -> bool:
-        """Whether the gate waits for no guest but the owner that a range could serve."""
-        if range_name in self._open:
+        if not any(self.could_serve(range_name, guest_id) for guest_id in self._late):
             return True
-        known = self._waits_for.get(range_name, "")
-        if known in self.awaited and known != owner and self.could_serve(range_name, known):
-            return False
-        found = (each for each in self.awaited if each != owner and self.could_serve(range_name, each))
-        guest_id = next(found, None)
-        if guest_id is not None:
-            self._waits_for[range_name] = guest_id
-        elif owner not in self.awaited:
-            self._open.add(range_name)
-        return guest_id is None
+        return loop_time() - self._held_since.setdefault(floating_ip, loop_time()) >= GATE_SECONDS
+
+    def _open_if_due(self) -> None:
+        if self.is_open:
+            return
+        is_over = False
+        if self._answered_at is not None and not self._unbegun:
+            is_over = loop_time() - max(self._begun_at, self._answered_at) >= GATE_SECONDS
+        if is_over or not self.awaited:
+            self.is_open = True
+            self.opened()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import logging
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from fipop.api.conditions import format_time
+from fipop.api.models import Reservation
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
@@ -16,14 +20,16 @@ from fipop.rancher.discovery import (
     choose_cluster,
     discover_guest,
     glimpse_guest,
-    wait_for_provider,
 )
 from fipop.rancher.link_reader import LinkReader
-from fipop.rancher.matching import Guest
+from fipop.rancher.matching import Guest, fits_guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.state.cache import ClusterCache
+from fipop.state.claims import address_of
 from fipop.state.guest_health import GuestHealth
 from fipop.state.observations import GuestObservation
+
+logger = logging.getLogger(__name__)
 
 RESOLVE_ATTEMPTS = 3
 """Links that change meanwhile are resolved up to 3 times; each attempt is two requests at most."""
@@ -31,10 +37,6 @@ RESOLVE_ATTEMPTS = 3
 
 UNKNOWN_AFTER = timedelta(seconds=60)
 """An imported cluster without a provider is of unknown kind after 60 s of Ready: Rancher detects others at once."""
-
-
-async def _cannot_tell(_guest: Guest) -> bool:
-    return True
 
 
 @dataclass(slots=True)
@@ -47,37 +49,6 @@ class PassSchedule:
     """How many passes failed in a row."""
     finished_at: float | None = None
     """The Unix time of the last whole pass; None before it."""
-
-
-@dataclass(slots=True, eq=False)
-class ReleaseRemoval:
-    """What is known about the removal of the releases of a guest cluster that was opted out.
-
-    Each removal has a record of its own, and equals no other: a confirmation is one of this record.
-    """
-
-    was_asked: bool = False
-    """Whether a pass of this process tried to find out whether it has releases of ours."""
-    has_ours: bool | None = None
-    """Whether it has; None while that is unknown."""
-    is_under_way: bool = False
-    """Whether its releases may be uninstalled now."""
-
-
-@dataclass(slots=True)
-class GuestReport:
-    """Which addresses a guest cluster reported that it uses."""
-
-    addresses: tuple[Address, ...] = ()
-    """What it reported last. That stays in force until it answers again."""
-    is_fresh: bool = False
-    """It answered since the last scan of all guest clusters began."""
-    guest: Guest | None = None
-    """The guest cluster as it was known, if its provisioning Cluster is gone: which ranges could serve it."""
-    contested: frozenset[str] = frozenset()
-    """The reservations of other owners whose addresses it reported."""
-    ignored: int = 0
-    """How many unowned addresses it reported beyond those that count."""
 
 
 @dataclass(slots=True)
@@ -99,10 +70,14 @@ class GuestState:
     """What the last pass found; None before the first one."""
     schedule: PassSchedule = field(default_factory=PassSchedule)
     release_memory: ReleaseMemory = field(default_factory=ReleaseMemory)
-    removal: ReleaseRemoval = field(default_factory=ReleaseRemoval)
     health: GuestHealth | None = None
     """How its releases stand in a rollout; None before a pass of this process."""
-    report: GuestReport = field(default_factory=GuestReport)
+    machines_read_at: float = -math.inf
+    """When its machines were read last, by the clock of the loop."""
+    bare_since: float | None = None
+    """Since when it has no floating IP, by the clock of the loop; None if it has one."""
+    unread_since: datetime | None = None
+    """When a visit could first not read it; None if the last one could."""
     is_dropped: bool = False
 
 
@@ -110,24 +85,17 @@ class GuestState:
 class GuestDirectory:
     """The records of guest clusters by id, which is also the namespace of their floating IPs.
 
-    `is_harvester` asks an imported cluster of a kind that Rancher does not know: True also where that cannot be told.
     `on_drop` is called with each guest cluster that is dropped, as it was known.
     """
 
     cache: ClusterCache
     client: KubeClient
-    is_harvester: Callable[[Guest], Awaitable[bool]] = _cannot_tell
     on_drop: Callable[[Guest], None] = lambda _guest: None
     _reader: LinkReader = field(init=False)
     _states: dict[str, GuestState] = field(default_factory=dict)
-    _contesting: set[str] = field(default_factory=set)
-    under_way: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The guest clusters that a pass goes on over, and the addresses that it may be about to write.
-
-    These outlive a dropped record: the pass goes on all the same.
-    """
 
     def __post_init__(self) -> None:
+        self.cache.ledger.reports.could_serve = self.could_serve
         self._reader = LinkReader(self.client, self.cache.monotonic)
 
     def state(self, guest_id: str) -> GuestState:
@@ -143,34 +111,67 @@ class GuestDirectory:
         """Return the records of all guest clusters with their ids, by id."""
         return sorted(self._states.items())
 
-    def reports(self) -> Iterator[tuple[str, GuestReport]]:
-        """Yield what each guest cluster reported, with its id."""
-        return ((guest_id, state.report) for guest_id, state in self._states.items())
+    def describe_user(self, guest_id: str, address: Address) -> str:
+        """Return what uses an address in a guest cluster, as a sentence; "" if the last visit found nothing."""
+        carrier = self.cache.ledger.reports.find_carrier(guest_id, address)
+        return f"{carrier} in guest cluster {guest_id} uses it." if carrier is not None else ""
 
-    def contest(self, guest_id: str, report: GuestReport, reservations: frozenset[str]) -> None:
-        """Note which reservations a guest cluster contests by a report of its own."""
-        report.contested = reservations
-        if reservations and self.state(guest_id).report is report:
-            self._contesting.add(guest_id)
+    def describe_wait(self, reservation: Reservation) -> str:
+        """Return what a quarantine waits for in its guest cluster, as a sentence; "" if nothing is known of that."""
+        guest_id, until = reservation.owner.namespace, reservation.quarantined_until
+        read_since = self.cache.ledger.reports.read_since(guest_id)
+        unread_since = self.state(guest_id).unread_since
+        if unread_since is not None:
+            return f"Guest cluster {guest_id} could not be read since {format_time(unread_since)}."
+        if read_since is None or until is None or read_since < until:
+            return ""
+        return self.describe_user(guest_id, address_of(reservation))
 
-    def contesting(self, reservation: str) -> list[str]:
-        """Return the guest clusters that contest a reservation, by id. Each visit asks, so not all reports are read."""
-        self._contesting = {each for each in self._contesting if self.state(each).report.contested}
-        return sorted(each for each in self._contesting if reservation in self.state(each).report.contested)
+    def has_nothing(self, guest_id: str) -> bool:
+        """Return whether a guest cluster has no addresses, without a visit: it is gone, Harvester, or not made yet."""
+        management = self._management(guest_id)
+        if not self.exists(guest_id) or isinstance(self.glimpse_kind(guest_id), NotAGuest):
+            return True
+        return management is not None and not (management.provisioned or management.connected)
+
+    def is_readable(self, guest_id: str) -> bool:
+        """Return whether Rancher has a way to a guest cluster."""
+        management = self._management(guest_id)
+        is_open = management is not None and management.connected and management.provisioned
+        return is_open and bool(self.cache.guest_clusters(guest_id)) and not self.has_nothing(guest_id)
+
+    def is_leaving(self, guest_id: str) -> bool:
+        """Return whether Rancher is removing a guest cluster."""
+        management, namespace = self._management(guest_id), self.cache.namespaces.get("", guest_id)
+        is_deleted = management is not None and management.meta.deleting
+        return is_deleted or (namespace is not None and namespace.terminating)
+
+    def could_serve(self, range_name: str, guest_id: str) -> bool:
+        """Return whether a range could serve a guest cluster: it fits, or a floating IP there names it."""
+        found, guest = self.cache.ranges.get("", range_name), self.known(guest_id) or self.glimpse(guest_id)
+        if found is None or guest is None:
+            return True
+        floating_ips = self.cache.floating_ips_of(guest_id)
+        if any(range_name in (each.range, each.status.range) for each in floating_ips):
+            return True
+        # Which Harvester it is on may not be known (yet): then it may be any.
+        return fits_guest(
+            found, guest, on_any_harvester=guest.on_harvester and not guest.harvester_cluster_name
+        )
 
     def drop(self, guest_id: str) -> None:
         """Forget a guest cluster. If it comes back under this id, it counts as new.
 
         What it reported stays as long as Rancher has anything of it: it may still run, with its addresses.
         """
+        if self.has_nothing(guest_id):
+            self.cache.ledger.reports.drop(guest_id)
         state = self._states.pop(guest_id, None)
-        if state is not None:
-            state.is_dropped = True
-            if self.exists(guest_id):
-                state.report.guest = state.guest or state.report.guest
-                self._states[guest_id] = GuestState(report=state.report)
-            if state.guest is not None:
-                self.on_drop(state.guest)
+        if state is None:
+            return
+        state.is_dropped = True
+        if state.guest is not None:
+            self.on_drop(state.guest)
 
     async def discover(self, guest_id: str) -> Discovery | None:
         """Resolve the links of a guest again; None where no provisioning Cluster names it (any more).
@@ -185,8 +186,6 @@ class GuestDirectory:
                 self.drop(guest_id)
                 return None
             found = await discover_guest(self._reader, links)
-            if links.is_unknown_kind and isinstance(found, Guest) and not self._was_served(guest_id):
-                found = wait_for_provider(links) if await self.is_harvester(found) else found
             if self._links(guest_id) == links:
                 self._note(guest_id, found)
                 break
@@ -202,6 +201,11 @@ class GuestDirectory:
             links = replace(links, is_unknown_kind=True)
         found = glimpse_guest(links) if links is not None else None
         return found if isinstance(found, Guest) else None
+
+    def glimpse_kind(self, guest_id: str) -> Discovery | None:
+        """Return what is known of a guest cluster without a request; None if Rancher does not have it."""
+        links = self._links(guest_id)
+        return glimpse_guest(links) if links is not None else None
 
     def _links(self, guest_id: str) -> Links | None:
         management = self._management(guest_id)
@@ -243,6 +247,7 @@ class GuestDirectory:
             state.guest, state.is_resolved = found, True
         elif found.guest is not None or not state.is_resolved:
             state.guest, state.is_resolved = found.guest, found.is_resolved
+        self.cache.ledger.reports.guest_changed(guest_id)
 
     def known(self, guest_id: str) -> Guest | None:
         """Return a guest cluster as its links were resolved last; None if they never were.
@@ -254,6 +259,10 @@ class GuestDirectory:
     def is_resolved(self, guest_id: str) -> bool:
         """Whether all links of a guest were resolved once, those to its Harvester cluster and network too."""
         return self.state(guest_id).is_resolved
+
+    def is_pending(self, guest_id: str) -> bool:
+        """Whether a guest cluster exists of which nothing was resolved yet."""
+        return self.known(guest_id) is None and self.glimpse(guest_id) is not None
 
     def all(self) -> tuple[Guest, ...]:
         """Return all known guest clusters, by id."""

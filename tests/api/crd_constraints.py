@@ -42,6 +42,7 @@ RESERVATION: Json = {
         "owner": {"namespace": "c-m-ngd5hs2r", "name": "demo-vip", "uid": "1", "cluster": "demo"},
     },
 }
+REPORTED: Json = {"address": "10.0.0.1", "guest": "c-m-ngd5hs2r"}
 BASES = {obj["kind"]: obj for obj in (RANGE, FLOATING_IP, RESERVATION)}
 PLACES = {
     "FloatingIPRange": f"{GROUP}/floatingipranges",
@@ -188,6 +189,10 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "spec.allowedClusters maxItems": of(["a"] * 256, ["a"] * 257, "Too many"),
         "spec.allowedClusters[] minLength": of("a", "", "at least 1 chars"),
         "spec.allowedClusters[] maxLength": longest(253),
+        "status.reported maxItems": of([REPORTED] * 1024, [REPORTED] * 1025, "Too many"),
+        "status.reported[].address maxLength": longest(45),
+        "status.reported[].guest maxLength": longest(63),
+        "status.reportedCount minimum": of((0, 2**63 - 1), -1, "greater than or equal to 0"),
         "spec.maxPerGuest minimum": of(1, (0, -1), "greater than or equal to 1"),
         "spec.maxPerGuest maximum": of(2**31 - 1, 2**31, "less than or equal to 2147483647"),
         **capacity(),
@@ -255,7 +260,6 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "status.addressSpace maxLength": longest(63),
         "status.guest.cluster maxLength": longest(253),
         "status.guest.id maxLength": longest(253),
-        "status.guest.removal maxLength": longest(63),
         "status.guest.releases maxItems": of([{"name": "a"}] * 16, [{"name": "a"}] * 17, "Too many"),
         **{
             f"status.guest.releases[].{name} maxLength": longest(length)
@@ -295,9 +299,11 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "spec.owner.name maxLength": longest(253),
         "spec.owner.uid maxLength": longest(63),
         "spec.owner.cluster maxLength": longest(253),
+        "spec.owner.workspace maxLength": longest(63),
         "spec.requested enum": of(("static", "dynamic"), ("Static", ""), "Unsupported"),
         "spec.since format": of(("2026-08-20T08:00:02.123456Z", TIME), ("today", "2026-08-20"), "date-time"),
         "spec.quarantinedUntil format": of(TIME, ("tomorrow", ""), "date-time"),
+        "spec.guestGoneSince format": of(TIME, ("tomorrow", ""), "date-time"),
         "spec.history maxItems": of(
             [{"namespace": "a", "releasedAt": TIME}] * 5,
             [{"namespace": "a", "releasedAt": TIME}] * 6,

@@ -184,15 +184,15 @@ async def find_reservation(stack: Stack, address: str) -> Json | None:
     return await stack.client.find(f"{RESERVATIONS}/default.{address}")
 
 
-async def is_free(stack: Stack, address: str, *, seconds: float = SERVED_SECONDS) -> None:
-    """Wait until nobody holds an address, nor held it lately."""
+async def is_let_go(stack: Stack, address: str, *, seconds: float = SERVED_SECONDS) -> None:
+    """Wait until nobody holds an address."""
 
-    async def is_gone() -> bool:
+    async def is_released() -> bool:
         found = await find_reservation(stack, address)
-        assert found is None, found["spec"]
+        assert found is None or "quarantinedUntil" in found["spec"], found["spec"]
         return True
 
-    await eventually(is_gone, seconds=seconds, what=f"{address} to be free")
+    await eventually(is_released, seconds=seconds, what=f"{address} to be let go")
 
 
 async def scrape(stack: Stack) -> tuple[Sample, ...]:

@@ -204,8 +204,7 @@ async def test_a_floating_ip_that_names_another_namespaces_cluster_writes_no_gue
     )
     assert found["status"]["addresses"] == [pair[0]]
     assert "guest" not in found["status"]
-    passes = await guest.passes(3)
-    assert [len(requests) for requests in passes] == [1] * 3
+    await guest.passes(3)
     assert await guest.config_map() == before
     assert writes_of(guest) == []
     await stack.player.delete_guest(rancher_guest)
@@ -230,7 +229,7 @@ async def test_a_floating_ip_whose_namespace_belongs_to_no_cluster_waits_and_wri
 
 
 @pytest.mark.parametrize("paused", ["cluster", "floating IP"])
-async def test_a_paused_guest_is_asked_nothing_until_the_pause_ends(
+async def test_a_paused_guest_is_only_read_until_the_pause_ends(
     guest: ServedGuest, witness: ServedGuest, paused: str
 ) -> None:
     address = await address_of(guest)
@@ -242,7 +241,7 @@ async def test_a_paused_guest_is_asked_nothing_until_the_pause_ends(
     await guest.client.patch(CONFIG_MAP.format("kube-system"), edit)
     guest.stack.proxy.forget_requests(guest.id)
     await witness.passes(3)
-    assert guest.stack.proxy.requests_of(guest.id) == []
+    assert {each.method for each in guest.stack.proxy.requests_of(guest.id)} == {"GET"}
     assert await guest.data() == edit["data"]
     await guest.stack.client.patch(path, {"metadata": {"annotations": {name: None}}})
     await guest.has_data({"cidr-global": f"{address}/32"})

@@ -237,7 +237,6 @@ async def test_a_whole_status_is_kept_as_it_was_written(server: ControlPlane) ->
             "cluster": "demo",
             "id": "c-m-ngd5hs2r",
             "reachable": True,
-            "removal": "Pending",
             "releases": [
                 {
                     "name": "kube-vip",

@@ -19,7 +19,6 @@ from tests.api.served_guest import (
     CONFIG_MAP,
     ServedGuest,
     bring_up,
-    is_free,
     remove_range,
     scrape,
 )
@@ -31,7 +30,6 @@ PARTS: tuple[Part, ...] = ("range", "guest", "floating IP")
 ORDERS = list(itertools.permutations(PARTS))
 
 TERMINATING_SECONDS = 20.0
-FREED_SECONDS = 5.0
 QUARANTINE_SECONDS = 1
 
 
@@ -155,12 +153,3 @@ async def test_all_at_once_they_leave_nothing_behind(stack: Stack, numbers: Iter
                 await household.are_all_gone()
 
     await asyncio.gather(*(remove_all(order) for order in ORDERS))
-
-
-async def test_an_address_is_free_soon_after_its_guest_is_gone_and_its_quarantine_is_over(
-    stack: Stack, numbers: Iterator[int]
-) -> None:
-    async with open_household(stack, SimulatedGuest(), next(numbers)) as household:
-        await household.remove("guest")
-        await household.is_namespace_gone()
-        await is_free(stack, household.address, seconds=QUARANTINE_SECONDS + FREED_SECONDS)

@@ -25,7 +25,7 @@ from localfleet.simulated import SimulatedGuest
 from localfleet.stack import Stack, build_range
 from localfleet.waiting import eventually
 from tests.api.borrowing import Installs, borrow
-from tests.api.served_guest import ServedGuest, bring_up, is_free, scrape
+from tests.api.served_guest import ServedGuest, bring_up, is_let_go, scrape
 
 ROOT = Path(__file__).parents[2]
 PREFIX = "kubefipoperator_"
@@ -233,7 +233,7 @@ async def test_every_expression_of_the_dashboard_gives_a_series(
     await well.ask("brief", "guest-vlan")
     found = await well.has_condition("Allocated", name="brief")
     await stack.client.delete(well.path("brief"))
-    await is_free(stack, found["status"]["addresses"][0])
+    await is_let_go(stack, found["status"]["addresses"][0])
     provider = ProviderProcess(plane=guest, folder=tmp_path / "provider", ports=fleet.ports)
     await provider.start()
     service = {"metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}
@@ -262,6 +262,7 @@ async def test_every_expression_of_the_dashboard_gives_a_series(
         await provider.stop()
 
 
+@pytest.mark.slow  # a quarantine is over before that
 async def test_a_guest_that_has_no_floating_ip_any_more_is_not_said_to_be_reachable_for_ever(
     stack: Stack, numbers: Iterator[int]
 ) -> None:
@@ -273,11 +274,11 @@ async def test_a_guest_that_has_no_floating_ip_any_more_is_not_said_to_be_reacha
         assert (await legacy(stack))[status] == 1
         await guest.annotate_cluster(floating_ip="false")
         await stack.client.delete(guest.path())
-        await is_free(stack, found["status"]["addresses"][0])
+        await is_let_go(stack, found["status"]["addresses"][0])
 
         async def is_silent() -> bool:
             told = [one for one in await scrape(stack) if guest.id in one.labels.values()]
             assert not told, told
             return status not in await legacy(stack)
 
-        await eventually(is_silent, what="no word of a guest that is not looked at")
+        await eventually(is_silent, seconds=240.0, what="no word of a guest that is not looked at")

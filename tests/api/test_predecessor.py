@@ -122,6 +122,11 @@ async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_ado
     await eventually(is_settled, seconds=30)
     found = await guest_plane.client.get(f"{CONFIG_MAPS}/kubevip")
     assert found["data"] == {"cidr-global": "10.135.10.200/32,10.9.9.9/32"}
-    capacity = (await stack.client.get(f"{RANGES}/guest-vlan"))["status"]["capacity"]
-    assert (capacity["used"], capacity["outOfRange"]) == (1, 1)
+
+    async def is_counted() -> bool:
+        capacity = (await stack.client.get(f"{RANGES}/guest-vlan"))["status"]["capacity"]
+        assert (capacity["used"], capacity["outOfRange"]) == (1, 1)
+        return True
+
+    await eventually(is_counted)
     await stack.client.delete(f"{DEPLOYMENTS}/kube-fip-operator")

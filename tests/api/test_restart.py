@@ -83,7 +83,9 @@ async def read_versions(client: ApiClient) -> dict[str, str]:
 async def settled(bare_stack: Stack) -> AsyncIterator[Settled]:
     """Guests with addresses, without, unreachable and unserved; a full range, and addresses in quarantine."""
     stack = bare_stack
-    await stack.set_options(operateGuestClusterInterval=str(INTERVAL_SECONDS))
+    await stack.set_options(
+        operateGuestClusterInterval=str(INTERVAL_SECONDS), logLevel="Loud", kubevipNamespace="elsewhere"
+    )
     async with proxied(stack, "again") as watched:
         settled = Settled(stack=stack, watched=watched)
         await stack.plane.create_namespace(TENANT)
@@ -96,7 +98,6 @@ async def settled(bare_stack: Stack) -> AsyncIterator[Settled]:
         await watched.operator.start()
         await bring_up_guests(settled)
         await ask_for_addresses(settled)
-        await stack.set_options(logLevel="Loud", kubevipNamespace="elsewhere")
         await rest(settled)
         yield settled
         await stack.set_options(logLevel=None, kubevipNamespace=None, operateGuestClusterInterval=None)
@@ -116,6 +117,11 @@ async def bring_up_guests(settled: Settled) -> None:
     await stack.player.disconnect(gone)
     # No range is for its network: an event says so.
     await create_guest(stack, "unserved", network="default/vlan99")
+
+    async def has_first() -> bool:
+        return await stack.client.find(f"{RESERVATIONS}/default.10.61.0.1") is not None
+
+    await eventually(has_first, what="the first address to be held")
 
 
 async def create_guest(stack: Stack, name: str, *, network: str = "default/vlan10") -> Guest:

@@ -210,5 +210,10 @@ async def test_a_full_range_is_filled_to_its_last_address_by_both(tenant: Tenant
         return len(await tenant.holders()) == 30
 
     await eventually(is_full, seconds=60)
-    reasons = [condition(await tenant.read(name), "Allocated")["reason"] for name in names]
-    assert sorted(reasons) == ["Allocated"] * 30 + ["RangeFull"] * 5
+
+    async def are_told() -> bool:
+        reasons = [condition(await tenant.read(name), "Allocated")["reason"] for name in names]
+        assert sorted(reasons) == ["Allocated"] * 30 + ["RangeFull"] * 5
+        return True
+
+    await eventually(are_told)

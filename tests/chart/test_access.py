@@ -63,7 +63,7 @@ BASE = table("""
     -                  kubefip.k8s.binbash.org      floatingips/status       patch
     -                  kubefip.k8s.binbash.org      floatingipreservations   get,list,watch,create,update,delete
     -                  provisioning.cattle.io       clusters                 list,watch
-    -                  management.cattle.io         clusters                 list,watch
+    -                  management.cattle.io         clusters                 get,list,watch
     -                  -                            namespaces               list,watch
     -                  rke-machine-config.cattle.io harvesterconfigs         get
     -                  -                            events                   create
@@ -73,7 +73,6 @@ BASE = table("""
     -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org get
     kube-fip           -                            configmaps/kube-fip-config get,list,watch
     kube-fip           -                            configmaps/fipop-rollout get,patch
-    kube-fip           -                            configmaps/fipop-last-settings get,patch
     kube-fip           -                            configmaps/fipop-target-1 get,patch
     kube-fip           -                            configmaps/fipop-target-2 get,patch
     kube-fip           -                            configmaps               create

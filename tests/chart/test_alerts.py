@@ -106,7 +106,6 @@ WELL: Series = (
     | ready()
     | status("1xN")
     | floating_ips("60xN")
-    | one("fipop_withheld_releases", "0xN", pod="a")
     | one("fipop_settings_bad_options", "0xN", pod="a")
 )
 """Two replicas, of which one leads, one range and one guest cluster, and nothing is wrong."""
@@ -260,10 +259,6 @@ SITUATIONS: dict[str, Situation] = {
         series=LEADER | ready("0xN", reason="Invalid"),
         fires=(alert("FipopRangeInvalid", range="vlan", reason="Invalid"),),
     ),
-    "a range made again in another address space": Situation(
-        series=WELL | ready("0xN", name="other", reason="AddressSpaceChanged"),
-        fires=(alert("FipopRangeInvalid", range="other", reason="AddressSpaceChanged"),),
-    ),
     "a range that will be full in days": Situation(
         series=LEADER | addresses("600+0.3xN", "400-0.3xN") | ready(),
         fires=(alert("FipopRangeFullSoon", range="vlan", family="IPv4"),),
@@ -279,10 +274,9 @@ SITUATIONS: dict[str, Situation] = {
     "a range that fills at the same pace and is nearly empty": Situation(
         series=LEADER | addresses("100+0.3xN", "900-0.3xN") | ready(), minutes=3600, step=10
     ),
-    # What an administrator has to decide
-    "releases are withheld": Situation(
-        series=WELL | one("fipop_withheld_releases", "40xN", pod="a"),
-        fires=(alert("FipopReleasesWithheld"),),
+    "two guest clusters use an address": Situation(
+        series=WELL | one("fipop_address_conflicts", "1xN", pod="a"),
+        fires=(alert("FipopAddressConflict"),),
     ),
     "a rollout goes on": Situation(
         series=WELL | one("fipop_rollout_info", "1xN", pod="a", target="c0ffee", state="Wave")

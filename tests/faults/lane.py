@@ -37,6 +37,11 @@ _RESERVATION_CRD = (
 )
 _NOT_BY_ITSELF = {"kubefip.k8s.binbash.org/floating-ip": "false"}
 _TOKEN_SECONDS = 24 * 3600
+LONG_SECONDS = 600
+"""What is released stays in quarantine until a plan is judged, so that its end depends on no clock.
+
+It is what fipop takes for a range that is gone, too.
+"""
 
 
 class Operator:
@@ -124,6 +129,7 @@ class Lane:
             settings={
                 "metricsPort": str(self._fleet.ports.reserve()),
                 "kubevipGuestInstall": "disabled",
+                "operateGuestClusterInterval": "30",
                 "logLevel": self._log_level,
             },
         )
@@ -245,14 +251,14 @@ class Lane:
     async def create_range(
         self, name: str, pool: str, *, annotations: Mapping[str, str] | None = None, **spec: Any
     ) -> Json:
-        """A range with a short quarantine."""
+        """A range whose quarantines outlast every plan, unless the story says otherwise."""
         return await self._create(
             f"{GROUP}/{RANGES}",
             {
                 "apiVersion": "kubefip.k8s.binbash.org/v1",
                 "kind": "FloatingIPRange",
                 "metadata": {"name": name, "annotations": dict(annotations or {})},
-                "spec": {"iprange": pool, "quarantineSeconds": 2, **spec},
+                "spec": {"iprange": pool, "quarantineSeconds": LONG_SECONDS, **spec},
             },
         )
 

@@ -192,6 +192,7 @@ async def draining_range(story: FleetStory) -> None:
     story.step("it is no longer drained")
     fleet.change_range(draining=False)
     await fleet.settle()
+    await fleet.pass_time(5)
 
 
 async def invalid_range(story: FleetStory) -> None:
@@ -379,7 +380,7 @@ async def reservation_deleted(story: FleetStory) -> None:
     fleet.give_up(B)
     await fleet.settle()
     fleet.remove_reservation(f"default.{Y}")
-    await fleet.settle()
+    await fleet.pass_time(QUARANTINE)
     fleet.add_guest(C)
     fleet.ask(C)
     await fleet.settle()

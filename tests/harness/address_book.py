@@ -23,6 +23,8 @@ class Book:
     reservations: tuple[Json, ...] = ()
     held: dict[tuple[str, Ip], Json] = field(default_factory=dict, init=False)
     named: dict[tuple[str, Ip], set[Owner]] = field(default_factory=dict, init=False)
+    reported: dict[tuple[str, Ip], tuple[str, list[str]]] = field(default_factory=dict, init=False)
+    """What only guest clusters use: the range whose status says so, and the guest clusters."""
 
     def __post_init__(self) -> None:
         for each in self.reservations:
@@ -31,6 +33,12 @@ class Book:
             for text in addresses_named_by(each):
                 slot = (self.space_of(each), ipaddress.ip_address(text))
                 self.named.setdefault(slot, set()).add(key_of(each))
+        for found in self.ranges:
+            for entry in (found.get("status") or {}).get("reported", ()):
+                slot = (space_of_range(found), ipaddress.ip_address(entry["address"]))
+                if slot[1] in self.given(found) and slot not in self.held and slot not in self.named:
+                    _, guests = self.reported.setdefault(slot, (found["metadata"]["name"], []))
+                    guests[:] = sorted({*guests, entry["guest"]})
 
     def range(self, name: str) -> Json | None:
         return next((each for each in self.ranges if each["metadata"]["name"] == name), None)
@@ -50,28 +58,19 @@ class Book:
         found = self.range(range_of(floating_ip))
         return told or (space_of_range(found) if found is not None else "default")
 
-    def is_shut(self, found: Json) -> bool:
-        """Whether addresses of a range's name are used in another space."""
-        name, space = found["metadata"]["name"], space_of_range(found)
-        used = {each["spec"]["space"] for each in self.reservations if each["spec"]["range"] == name}
-        for each in self.floating_ips:
-            if is_served(each) and range_of(each) == name and addresses_named_by(each):
-                used.add(self.space_of(each))
-        return bool(used - {space})
-
     def given(self, found: Json) -> set[Ip]:
         """Return what a range gives, whoever has it: its pool without those of the older ranges of its space."""
-        if self.is_shut(found):
-            return set()
         addresses = pool_of(found)
         for other in self.ranges:
-            is_older = age_of(other) < age_of(found)
-            if is_older and space_of_range(other) == space_of_range(found) and not self.is_shut(other):
+            if age_of(other) < age_of(found) and space_of_range(other) == space_of_range(found):
                 addresses -= pool_of(other)
         return addresses
 
     def holder(self, space: str, address: Ip) -> tuple[Owner, str, bool] | None:
-        """Return who has an address, from which range, and whether it is released; None if nobody names it."""
+        """Return who has an address, from which range, and whether it is released; None if nobody names it.
+
+        One that only a guest cluster uses counts as released.
+        """
         held = self.held.get((space, address))
         if held is not None:
             owner = held["spec"]["owner"]
@@ -82,15 +81,16 @@ class Book:
             )
         named = self.named.get((space, address))
         if not named:
-            return None
+            range_name, guests = self.reported.get((space, address), ("", []))
+            return ((guests[0], ""), range_name, True) if guests else None
         naming = (each for each in self.floating_ips if key_of(each) in named)
         # A status that names it comes before a spec that does.
         by = min(naming, key=lambda each: (not is_served(each), key_of(each)))
         return key_of(by), range_of(by), False
 
     def taken(self, space: str) -> set[Ip]:
-        """Return the addresses of a space that somebody has, had last, or names."""
-        return {address for one, address in (*self.held, *self.named) if one == space}
+        """Return the addresses of a space that a floating IP has, had last or names, or that a guest cluster uses."""
+        return {address for one, address in (*self.held, *self.named, *self.reported) if one == space}
 
     def state(self, space: str, address: Ip) -> tuple[str, str]:
         """Return what an address is, and the range where it counts; "" if that is not looked at."""
@@ -100,8 +100,9 @@ class Book:
             return "quarantined" if holder[2] else "held", holder[1]
         if (space, address) in self.named:
             return "named", ""
-        here = [each for each in self.ranges if space_of_range(each) == space and not self.is_shut(each)]
-        here.sort(key=age_of)
+        if (space, address) in self.reported:
+            return "reported", self.reported[space, address][0]
+        here = sorted((each for each in self.ranges if space_of_range(each) == space), key=age_of)
         for each in here:
             if address in self.given(each) and not each["spec"].get("draining"):
                 return "free", each["metadata"]["name"]
@@ -109,6 +110,13 @@ class Book:
             if address in written_by(each):
                 return "withheld", each["metadata"]["name"]
         return "unknown", ""
+
+    def others(self, space: str, address: Ip) -> set[Owner]:
+        """Return who names or uses an address beside its holder."""
+        holder = self.holder(space, address)
+        _, guests = self.reported.get((space, address), ("", []))
+        found = self.named.get((space, address), set()) | {(each, "") for each in guests}
+        return found - {holder[0]} if holder is not None else found
 
     def having(self, space: str, address: Ip) -> set[Owner]:
         """Return who says that it has an address: by a reservation, or by a status."""
@@ -128,24 +136,22 @@ class Book:
         name, space = found["metadata"]["name"], space_of_range(found)
         given = {each for each in self.given(found) if each.version == version}
         counts: Counter[str] = Counter(used=0, quarantined=0, outOfRange=0, free=len(given))
-        if self.is_shut(found):
-            return counts
-        for address in self.taken(space):
+        for other, address in {*self.held, *self.named, *self.reported}:
             if address.version != version:
                 continue
-            holder = self.holder(space, address)
+            holder = self.holder(other, address)
             assert holder is not None
             _, range_name, is_released = holder
-            counts["free"] -= address in given
+            is_here = other == space and address in given
+            counts["free"] -= is_here
             if range_name == name:
-                kind = "outOfRange" if address not in given else "quarantined" if is_released else "used"
-                counts[kind] += 1
+                counts["outOfRange" if not is_here else "quarantined" if is_released else "used"] += 1
         return counts
 
     def percent(self, found: Json) -> float:
         """Return how full the fullest family of a range is; a range without any address is full."""
         families = {address.version for address in pool_of(found)}
-        if self.is_shut(found) or not families:
+        if not families:
             return 100.0
         return max(self._percent_of(self.usage(found, each)) for each in families)
 
@@ -162,7 +168,7 @@ class Book:
     def next_free(self, found: Json, version: int | None) -> list[Ip]:
         """Return all free addresses of a family of a range in its order, IPv4 unless the range has none."""
         families = sorted({address.version for address in pool_of(found)})
-        if self.is_shut(found) or found["spec"].get("draining") or not families:
+        if found["spec"].get("draining") or not families:
             return []
         chosen = version or families[0]
         free = self.given(found) - self.taken(space_of_range(found))
@@ -170,8 +176,9 @@ class Book:
         return ordered[::-1] if found["spec"].get("searchOrder") == "desc" else ordered
 
     def of_guest(self, namespace: str) -> set[tuple[str, Ip]]:
-        """Return what floating IPs of a guest have, had last, or name in spec or status."""
-        found = {slot for slot, each in self.held.items() if each["spec"]["owner"]["namespace"] == namespace}
+        """Return what floating IPs of a guest have, had last, or name in spec or status, and what else it uses."""
+        found = {slot for slot, (_, guests) in self.reported.items() if namespace in guests}
+        found |= {slot for slot, each in self.held.items() if each["spec"]["owner"]["namespace"] == namespace}
         for each in self.floating_ips:
             if each["metadata"]["namespace"] == namespace:
                 texts = [*(each.get("status") or {}).get("addresses", ()), *_parts(each)]

@@ -9,6 +9,7 @@ from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Json, Key
 from tests.harness.stored import (
     Owner,
     Slot,
+    canonical,
     is_address,
     is_held,
     name_of,
@@ -58,23 +59,27 @@ def unsettled(
 
 
 def _uncounted(now: Mapping[Key, Json]) -> list[str]:
-    """Ranges whose status counts other than there are reservations."""
+    """Ranges whose status counts other than there are reservations; what is only reported counts as in quarantine."""
     used: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
-    for key, obj in now.items():
-        if key[0] == RESERVATIONS:
-            (used if is_held(obj) else waiting)[obj["spec"]["range"]] += 1
+    reserved = set()
+    for obj in of_kind(now, RESERVATIONS):
+        (used if is_held(obj) else waiting)[obj["spec"]["range"]] += 1
+        reserved.add(slot_of(obj))
     found = []
-    for key, obj in now.items():
-        capacity = (obj.get("status") or {}).get("capacity") if key[0] == RANGES else None
-        if capacity is None:
+    for obj in of_kind(now, RANGES):
+        name, status = name_of(obj), obj.get("status") or {}
+        capacity, reported = status.get("capacity"), status.get("reported") or ()
+        if capacity is None or len(reported) < status.get("reportedCount", 0):
             continue
-        outside = capacity.get("outOfRange", 0)
-        counted = (capacity["used"] + capacity["quarantined"], capacity["total"])
-        there = used[key[2]] + waiting[key[2]]
-        if counted[0] != there - outside and counted[0] != there:
+        space = (obj.get("spec") or {}).get("addressSpace", "default")
+        alone = {(space, canonical(each["address"])) for each in reported} - reserved
+        counted = capacity["used"] + capacity["quarantined"]
+        there = used[name] + waiting[name] + len(alone)
+        if counted not in {there - capacity.get("outOfRange", 0), there}:
             found.append(
-                f"range {key[2]} counts {capacity}, there are {used[key[2]]} held, {waiting[key[2]]} waiting"
+                f"range {name} counts {capacity}, there are {used[name]} held, {waiting[name]} waiting, "
+                f"{len(alone)} reported"
             )
     return found
 
@@ -85,18 +90,24 @@ def normalize(
     """An end state without uids, times, versions, and without which address was chosen where any would do.
 
     Which owners take any address, their reservations tell; or `chosen` does, and the reservations' word is left out.
+    What is in quarantine has a list of its own, and counts of ranges do not tell of it.
     """
     masks: dict[str, str] = {}
+    held, quarantine = [], []
     for obj in of_kind(now, RESERVATIONS):
-        any_will_do = obj["spec"].get("requested") == "dynamic" if chosen is None else owner_of(obj) in chosen
-        if any_will_do:
-            slot = slot_of(obj)
-            masks[slot[1]] = f"any v{ip_address(slot[1]).version} of {obj['spec']['range']}"
-    said = chosen is None
+        any_will_do = obj["spec"].get("requested") == "dynamic"
+        if chosen is not None:
+            any_will_do = owner_of(obj) in chosen or not is_held(obj)
+        address = slot_of(obj)[1]
+        shown = f"any v{ip_address(address).version} of {obj['spec']['range']}" if any_will_do else address
+        (held if is_held(obj) else quarantine).append(
+            _plain_reservation(obj, shown, says_how=chosen is None and is_held(obj))
+        )
+        if is_held(obj) and any_will_do:
+            masks[address] = shown
     return {
-        "reservations": sorted(
-            _plain_reservation(obj, masks, said=said) for obj in of_kind(now, RESERVATIONS)
-        ),
+        "reservations": sorted(held),
+        "quarantine": sorted(quarantine),
         "floatingips": {name_of(obj): _plain_floating_ip(obj, masks) for obj in of_kind(now, FLOATING_IPS)},
         "ranges": {name_of(obj): _plain_range(obj) for obj in of_kind(now, RANGES)},
         "guests": {
@@ -110,7 +121,9 @@ def normalize(
 def takes_any(now: Mapping[Key, Json]) -> frozenset[Owner]:
     """The owners whose addresses were chosen for them."""
     return frozenset(
-        owner_of(obj) for obj in of_kind(now, RESERVATIONS) if obj["spec"].get("requested") == "dynamic"
+        owner_of(obj)
+        for obj in of_kind(now, RESERVATIONS)
+        if obj["spec"].get("requested") == "dynamic" and is_held(obj)
     )
 
 
@@ -124,13 +137,11 @@ def difference(wanted: Any, found: Any, path: str = "") -> list[str]:
     return [] if wanted == found else [f"{path}: {found!r} instead of {wanted!r}"]
 
 
-def _plain_reservation(obj: Json, masks: Mapping[str, str], *, said: bool) -> str:
+def _plain_reservation(obj: Json, shown: str, *, says_how: bool) -> str:
     spec = obj["spec"]
-    space, address = slot_of(obj)
     owner = spec.get("owner") or {}
-    state = "held" if is_held(obj) else "waits"
     who = f"{owner.get('namespace')}/{owner.get('name')} of {owner.get('cluster')}"
-    return f"{space} {masks.get(address, address)} {spec['range']} {state} {who} {spec['requested'] if said else ''}"
+    return f"{slot_of(obj)[0]} {shown} {spec['range']} {who} {spec['requested'] if says_how else ''}"
 
 
 def _plain_floating_ip(obj: Json, masks: Mapping[str, str]) -> Json:
@@ -157,8 +168,17 @@ def _plain_range(obj: Json) -> Json:
     return {
         "spec": obj.get("spec"),
         "finalizers": obj["metadata"].get("finalizers") or [],
-        "capacity": status.get("capacity"),
+        "capacity": _plain_capacity(status.get("capacity") or {}),
+        "reported": status.get("reported"),
         "conditions": _plain_conditions(status),
+    }
+
+
+def _plain_capacity(capacity: Json) -> Json:
+    return {
+        key: _plain_capacity(value) if isinstance(value, dict) else value
+        for key, value in capacity.items()
+        if key not in {"free", "quarantined"}
     }
 
 

@@ -65,9 +65,12 @@ class Guest(ApiInMemory):
     seconds: float = 0.0
     lost_answers: int = 0
     """So many of the next writes take effect, and their answers never arrive."""
+    asked: int = 0
+    """How many requests Rancher was asked to pass on to it."""
 
     async def before(self, _request: ApiRequest) -> None:
         """Answer as this guest cluster does."""
+        self.asked += 1
         if self.silent:
             raise ConnectionError("refused")
         if self.hanging:
@@ -381,6 +384,7 @@ class Fleet:
                 "name": "web",
                 "uid": owner["metadata"]["uid"] if owner else "dead",
                 "cluster": f"cluster-{guest_id}",
+                "workspace": WORKSPACE,
             },
             "requested": "dynamic",
             "since": self.memory.timestamp(),
@@ -501,11 +505,15 @@ class Fleet:
 
     def connect(self, guest_id: str) -> None:
         """Have the agent of a guest cluster connect to Rancher."""
-        self._set_connected(guest_id, "True")
+        self._set_condition(guest_id, "Connected", "True")
 
     def disconnect(self, guest_id: str) -> None:
         """Have the agent of a guest cluster lose Rancher."""
-        self._set_connected(guest_id, "False")
+        self._set_condition(guest_id, "Connected", "False")
+
+    def provision(self, guest_id: str, status: str = "True") -> None:
+        """Have Rancher provision the machines of a guest cluster; "Unknown" while it is at it."""
+        self._set_condition(guest_id, "Provisioned", status)
 
     def remove_guest(self, guest_id: str, *, workspace: str = WORKSPACE, named: str = "") -> None:
         """Take a guest cluster out of Rancher. Whether it still runs, nobody there knows then."""
@@ -567,6 +575,11 @@ class Fleet:
     def status(self, guest_id: str, name: str = "web") -> Json:
         """Return the status of a floating IP; {} before the first."""
         found: Json = self.floating_ip(guest_id, name).get("status") or {}
+        return found
+
+    def range_status(self, name: str = "pool") -> Json:
+        """Return the status of a range; {} before the first."""
+        found: Json = self.memory.objects["floatingipranges", "", name].get("status") or {}
         return found
 
     def addresses(self, guest_id: str, name: str = "web") -> list[str]:
@@ -658,9 +671,10 @@ class Fleet:
             )
         )
 
-    def _set_connected(self, guest_id: str, status: str) -> None:
+    def _set_condition(self, guest_id: str, kind: str, status: str) -> None:
         found = self.memory.objects[CLUSTERS, "", guest_id]
-        conditions = [{"type": "Connected", "status": status}]
+        kept = [each for each in found["status"]["conditions"] if each["type"] not in {kind, "Ready"}]
+        conditions = [*kept, {"type": kind, "status": status}]
         made = {**found["status"], "conditions": conditions}
         self.memory.put((CLUSTERS, "", guest_id), {**found, "status": made})
 
@@ -668,7 +682,8 @@ class Fleet:
         self, guest_id: str, name: str, workspace: str, provider: str, *, connected: bool
     ) -> None:
         ready = {"type": "Ready", "status": "True", "lastUpdateTime": self.memory.timestamp()}
-        conditions = [{"type": "Connected", "status": "True" if connected else "False"}, ready]
+        provisioned = {"type": "Provisioned", "status": "True"}
+        conditions = [provisioned, {"type": "Connected", "status": "True" if connected else "False"}, ready]
         self._put(
             (CLUSTERS, "", guest_id),
             spec={"displayName": name, "fleetWorkspaceName": workspace},

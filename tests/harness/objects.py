@@ -123,7 +123,10 @@ def _clock() -> float:
 def newer(obj: Json, **changes: Any) -> Json:
     """The same object after a write."""
     version = str(next(_versions))
-    return {**obj, **changes, "metadata": {**obj["metadata"], "resourceVersion": version}}
+    made = {**obj, **changes, "metadata": {**obj["metadata"], "resourceVersion": version}}
+    if made.get("spec") != obj.get("spec"):
+        made["metadata"]["generation"] = obj["metadata"].get("generation", 1) + 1
+    return made
 
 
 def v4(text: str) -> Address:

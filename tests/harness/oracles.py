@@ -4,7 +4,6 @@
 `tests.harness.ends`.
 """
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +28,8 @@ EARLY_SECONDS = 1.5
 
 LATE_SECONDS = 20.0
 """By so much a quarantine may be shorter than its range says: its write may have hung on its way."""
+SHORTEST_SECONDS = 90.0
+"""No quarantine is shorter, whatever its range says (DESIGN.md §4)."""
 QUARANTINE_SECONDS = 600.0
 """What a range asks for that says nothing (DESIGN.md §2)."""
 
@@ -84,8 +85,8 @@ class Judge:
     carried: dict[str, frozenset[str]] = field(default_factory=dict)
     written: dict[Slot, str] = field(default_factory=dict)
     """Which guest carries an address because we wrote it there."""
-    moved_for: dict[Owner, dict[tuple[str, bool], int]] = field(default_factory=dict)
-    """Of each kind of reason the latest that a family of a floating IP, IPv6 or not, has moved for."""
+    moved_for: dict[Owner, dict[bool, int]] = field(default_factory=dict)
+    """The latest writing of people that a family of a floating IP, IPv6 or not, has moved for."""
     made_at: dict[Owner, int] = field(default_factory=dict)
     asked_at: dict[Owner, int] = field(default_factory=dict)
     """When people last changed a floating IP, which may give it another address."""
@@ -95,10 +96,6 @@ class Judge:
     """All that people ever named there: a claim that was decided on may be on its way while they change their mind."""
     had: dict[Owner, set[Slot]] = field(default_factory=lambda: defaultdict(set))
     """What was ever held for a floating IP: what people wrote of these addresses may be an echo of ours."""
-    ranges_at: list[int] = field(default_factory=list)
-    """When any range became another one."""
-    granted_at: dict[Slot, int] = field(default_factory=dict)
-    """When an address that is held, or was last, came to whom it belongs."""
     adopted: set[Owner] = field(default_factory=set)
     """Who has what was reserved for another object of his name: what he asks for he has asked for when he was made."""
     vanished: dict[Slot, Owner] = field(default_factory=dict)
@@ -117,7 +114,7 @@ class Judge:
         elif change.plural == FLOATING_IPS:
             self._floating_ip(change, before)
         elif change.plural == RANGES:
-            self._range(change, before)
+            self._range(change)
 
     def take_carried(self, step: Carried) -> None:
         before = self.carried.get(step.guest, frozenset())
@@ -178,7 +175,6 @@ class Judge:
             self._note_heir(new, change.obj)
             self.had[new].add(slot)
         if new is not None and old is None:
-            self.granted_at[slot] = change.revision
             self._granted(change, slot, new, before)
         if before is not None and change.obj is None and not is_held(before):
             self._freed(change, slot, before)
@@ -205,13 +201,13 @@ class Judge:
     def _quarantined(self, change: Change, obj: Json, slot: Slot) -> None:
         """What waits must wait for as long as its range says, whatever was written."""
         waits = seconds(obj["spec"]["quarantinedUntil"]) - change.at
-        wanted = self.shortest.get(obj["spec"]["range"], 0.0)
+        wanted = max(SHORTEST_SECONDS, self.shortest.get(obj["spec"]["range"], 0.0))
         if change.at and waits < wanted - LATE_SECONDS:
             self._say(change.revision, "I3", f"{slot} waits {waits:.0f} s, its range wants {wanted:.0f} s")
 
     def _granted(self, change: Change, slot: Slot, owner: Owner, before: Json | None) -> None:
         if before is not None and not (
-            _returns(before, change.obj or {}) or self._is_asked_for(change, slot, owner, before)
+            _returns(before, change.obj or {}) or self._is_asked_for(slot, owner, before)
         ):
             self._say(
                 change.revision,
@@ -222,16 +218,9 @@ class Judge:
         if carrier is not None and not self._is_guest_of(carrier, owner):
             self._say(change.revision, "I3", f"{slot} is given to {owner} while guest {carrier} carries it")
 
-    def _is_asked_for(self, change: Change, slot: Slot, owner: Owner, before: Json) -> bool:
-        """Whether an address goes to a floating IP that named it: of the guest that had it, or, after the time, of the
-        only one that carries it."""
-        if slot[1] not in self.wished[owner]:
-            return False
-        if owner_of(before)[0] == owner[0]:
-            return True
-        is_over = change.at >= seconds(before["spec"]["quarantinedUntil"]) - EARLY_SECONDS
-        carriers = [guest for guest, carried in self.carried.items() if slot[1] in carried]
-        return is_over and len(carriers) == 1 and self._is_guest_of(carriers[0], owner)
+    def _is_asked_for(self, slot: Slot, owner: Owner, before: Json) -> bool:
+        """Whether an address goes to a floating IP that named it, of the guest that had it."""
+        return slot[1] in self.wished[owner] and owner_of(before)[0] == owner[0]
 
     def _freed(self, change: Change, slot: Slot, before: Json) -> None:
         if change.name in self.setting.admin_freed:
@@ -281,7 +270,7 @@ class Judge:
         self._lost(change, owner, former - now, now)
         for slot in now:
             self.named[slot].add(owner)
-            if self.held.get(slot) != owner and slot not in former:
+            if owner not in (self.held.get(slot), self.waiting.get(slot)) and slot not in former:
                 self._say(
                     change.revision,
                     "I1",
@@ -302,24 +291,18 @@ class Judge:
             self._say(change.revision, "I3", f"the wish of {owner} for {address} is written over")
 
     def _left(self, change: Change, owner: Owner, slot: Slot) -> None:
-        """A held address leaves a status only for what people asked for, or wrote since; each writing moves it once.
+        """A held address leaves a status only for what people asked for: each writing moves each family once.
 
-        A range may be another one again before who was on the move to what it was has got there. Who is made again
-        under his name goes on from where his address is, and may ask for another range. Of two families one may come
-        there later.
+        An edit of a range moves nothing. Who is made again under his name goes on from where his address is, and may
+        ask for another range.
         """
         wish = self.wish.get(owner, frozenset())
         used = self.moved_for.setdefault(owner, {})
         family = ":" in slot[1]
         made_at = self.made_at.get(owner, 0)
         asked_at = max(made_at, self.asked_at.get(owner, 0))
-        if asked_at > used.get(("asked", family), 0 if owner in self.adopted else made_at):
-            used["asked", family] = asked_at
-            return
-        began = min(made_at, self.granted_at.get(slot, 0))
-        later = bisect_right(self.ranges_at, max(used.get(("range", family), 0), began))
-        if later < len(self.ranges_at):
-            used["range", family] = self.ranges_at[later]
+        if asked_at > used.get(family, 0 if owner in self.adopted else made_at):
+            used[family] = asked_at
             return
         if not wish or slot[1] in wish:
             self._say(
@@ -333,11 +316,9 @@ class Judge:
             if self.vanished.get(slot) == owner and (":" in slot[1]) not in families:
                 self._say(change.revision, "I3", f"{slot} vanished, and nobody keeps it for {owner} any more")
 
-    def _range(self, change: Change, before: Json | None) -> None:
-        spec = (change.obj or {}).get("spec") or {}
-        if spec != ((before or {}).get("spec") or {}):
-            self.ranges_at.append(change.revision)
+    def _range(self, change: Change) -> None:
         if change.obj is not None:
+            spec = change.obj.get("spec") or {}
             wanted = float(spec.get("quarantineSeconds", QUARANTINE_SECONDS))
             self.shortest[change.name] = min(wanted, self.shortest.get(change.name, wanted))
 

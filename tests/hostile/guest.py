@@ -23,6 +23,8 @@ RBAC = "rbac.authorization.k8s.io/v1"
 RESOURCES: dict[str, dict[str, tuple[str, bool]]] = {
     "v1": {
         "namespaces": ("Namespace", False),
+        "nodes": ("Node", False),
+        "endpoints": ("Endpoints", True),
         "configmaps": ("ConfigMap", True),
         "secrets": ("Secret", True),
         "services": ("Service", True),

@@ -409,6 +409,7 @@ async def test_a_guest_cluster_that_no_range_serves_gets_an_event_and_not_again_
 async def test_a_floating_ip_of_a_guest_cluster_that_is_not_known_says_what_is_wrong_with_its_range() -> None:
     fleet = build()
     fleet.add_guest(A, imported=True, provider="").silent = True
+    fleet.add_guest(B)
     await fleet.start(leader_election=False)
     fleet.ask(A, range_name="typo")
     await fleet.pass_time(120)
@@ -489,3 +490,44 @@ async def test_a_guest_cluster_without_a_floating_ip_gets_one_when(change: str) 
     CREATED[change](fleet)
     await fleet.pass_time(30)
     assert list(fleet.held().values()) == [A]
+
+
+async def refused_beside(spec: dict[str, Any]) -> Fleet:
+    """Have A with a floating IP of its own and the automatic one, which is then deleted."""
+    fleet = Fleet()
+    fleet.add_range(clusterSelector=EVERY_GUEST, iprange=f"{X}-{X}", quarantineSeconds=90)
+    fleet.add_guest(A, is_served=True)
+    await fleet.start(leader_election=False)
+    fleet.ask(A, **spec)
+    await fleet.pass_time(10)
+    assert (fleet.holders(X), fleet.condition(A)[0]) == ({A}, "False")
+    fleet.give_up(A, f"cluster-{A}-kubevip")
+    await fleet.pass_time(300)
+    assert fleet.held() == {}
+    return fleet
+
+
+@pytest.mark.parametrize(
+    "spec", [{"ipaddress": "10.9.9.9"}, {"range_name": "typo"}, {"ipFamilies": ["IPv6"]}], ids=str
+)
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_guest_cluster_all_of_whose_floating_ips_are_refused_gets_the_automatic_one_after_ten_minutes(
+    spec: dict[str, Any], is_restarted: bool
+) -> None:
+    fleet = await refused_beside(spec)
+    if is_restarted:
+        await fleet.restart(leader_election=False)
+    await fleet.pass_time(330)
+    assert fleet.held() == {f"default.{X}": A}
+
+
+async def test_a_guest_cluster_with_a_floating_ip_that_waits_gets_no_other_one() -> None:
+    fleet = await refused_beside({"ipaddress": "10.9.9.9"})
+    fleet.add_range("full", "10.0.1.1-10.0.1.1", clusterSelector=EVERY_GUEST)
+    fleet.add_guest(B)
+    fleet.ask(B, range_name="full")
+    await fleet.settle()
+    fleet.ask(A, name="waiting", range_name="full")
+    await fleet.pass_time(HOUR)
+    assert fleet.condition(A, name="waiting") == ("False", "RangeFull")
+    assert set(fleet.held().values()) == {B}

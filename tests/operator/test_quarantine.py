@@ -1,10 +1,11 @@
 """Quarantine: it ends when a visit of the former guest cluster, begun after its end, does not find the address."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from tests.harness.fleet import Fleet
+from tests.harness.history import RESERVATIONS
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
@@ -170,6 +171,27 @@ async def test_the_address_of_an_imported_or_custom_guest_cluster_that_is_gone_w
     assert fleet.condition(B) == ("False", "AddressQuarantined")
     assert A in fleet.message(B)
     await fleet.skip_time(2 * HOUR)
+    await fleet.pass_time(ENDED)
+    assert fleet.held() == {NAME: B}
+
+
+async def test_the_reservation_and_the_condition_of_who_waits_show_the_end_of_the_day() -> None:
+    fleet = await had(imported=True)
+    fleet.remove_guest(A)
+    await fleet.pass_time(ENDED)
+    fleet.change(B, ipaddress=X)
+    await fleet.settle()
+    spec = fleet.memory.objects[RESERVATIONS, "", NAME]["spec"]
+    until = datetime.fromisoformat(spec["quarantinedUntil"])
+    assert 0 <= (until - fleet.now).total_seconds() / HOUR - 23.5 < 0.5
+    assert f"until {until:%Y-%m-%d %H:%M:%S} UTC" in fleet.message(B)
+
+
+async def test_the_address_of_an_imported_guest_cluster_that_comes_back_without_it_waits_no_longer() -> None:
+    fleet = await had(imported=True)
+    fleet.remove_guest(A)
+    await fleet.pass_time(ENDED)
+    fleet.add_guest(A, imported=True)
     await fleet.pass_time(ENDED)
     assert fleet.held() == {NAME: B}
 

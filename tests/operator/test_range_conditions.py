@@ -1,8 +1,12 @@
 """Rule "range": the conditions of a range say what is wrong with it, and what fipop understood."""
 
+from typing import Any
+
 import pytest
 
+from fipop.api import names
 from tests.harness.fleet import Fleet
+from tests.harness.history import FLOATING_IPS, RANGES
 
 MAX_COUNT = 2**63 - 1
 """The largest count that a status can hold."""
@@ -19,6 +23,7 @@ MAX_COUNT = 2**63 - 1
             ["10.0.0.200/24", "10.0.0.0/24", "fd00::7/64", "fd00::/64", str(MAX_COUNT)],
         ),
         ("10.0.0.0/24, 10.0.0.9-10.0.0.1", {}, ("False", "Invalid"), ['"10.0.0.9-10.0.0.1"']),
+        ("10.0.0.0/24, 224.0.5.0/28", {}, ("False", "Invalid"), ['"224.0.5.0/28"', "multicast"]),
         ("10.0.0.0/24", {"draining": True}, ("False", "Draining"), []),
     ],
 )
@@ -68,3 +73,55 @@ async def test_a_range_of_a_misspelt_harvester_cluster_names_those_that_exist() 
     message = fleet.range_message()
     for text in ("254 addresses", '"harvster-1"', '"harvester-1", "harvester-2"'):
         assert text in message
+
+
+async def no_range(**ranges: dict[str, Any]) -> Fleet:
+    """Have a guest cluster on "hv1" and its network "vlan1", labelled net=blue, and ranges that do not serve it."""
+    fleet = Fleet()
+    for name, fields in ranges.items():
+        network = fields.pop("network", "")
+        fleet.add_range(name, **fields)
+        if network:
+            fleet.annotate((RANGES, "", name), {names.ANNOTATION_HARVESTER_NETWORK: network})
+    fleet.add_guest("c-m-a", is_served=True, labels={"net": "blue"})
+    fleet.put_on_harvester("c-m-a", "hv1")
+    await fleet.start(leader_election=False)
+    return fleet
+
+
+async def test_who_gets_no_address_because_of_the_network_is_told_both_networks() -> None:
+    fleet = await no_range(first={"harvester": "hv1", "network": "vlan20"})
+    name = "cluster-c-m-a-kubevip"
+    assert fleet.condition("c-m-a", name=name) == ("False", "NetworkMismatch")
+    message = fleet.message("c-m-a", name=name)
+    assert ("vlan20" in message, "vlan1" in message, '"first"' in message) == (True, True, True)
+
+
+async def test_who_matches_no_range_is_told_what_differs_those_of_its_harvester_cluster_first() -> None:
+    fleet = await no_range(
+        **{name: {"harvester": "hv9"} for name in ("a", "b", "c")},
+        mine={"harvester": "hv1", "clusterSelector": {"matchLabels": {"net": "green"}}},
+    )
+    ((_, reason, event),) = fleet.events("Cluster/cluster-c-m-a")
+    assert reason == "NoMatchingRange"
+    fleet.ask("c-m-a", range_name="")
+    await fleet.settle()
+    assert fleet.condition("c-m-a") == ("False", "NoMatchingRange")
+    for message in (event, fleet.message("c-m-a")):
+        assert '"mine" selects net=green' in message
+        assert ("hv9" in message, '"c"' in message) == (True, False)
+
+
+async def test_misspelt_annotations_are_named_in_the_conditions_of_a_range_and_of_a_floating_ip() -> None:
+    fleet = Fleet()
+    fleet.add_range(clusterSelector={"matchLabels": {}})
+    fleet.annotate((RANGES, "", "pool"), {"harvesterNetworkname": "vlan20"})
+    fleet.add_guest("c-m-a", labels={"kube-vip": "yes"})
+    fleet.ask("c-m-a", range_name="")
+    fleet.annotate((FLOATING_IPS, "c-m-a", "web"), {"fipRange": "typo", "updateConfigMap": "ja"})
+    await fleet.start(leader_election=False)
+    assert fleet.range_condition() == ("True", "Ready")
+    assert "did you mean harvesterNetworkName?" in fleet.range_message()
+    assert fleet.condition("c-m-a") == ("True", "Allocated")
+    for text in ("did you mean fiprange?", "annotation updateConfigMap", "label kube-vip"):
+        assert text in fleet.message("c-m-a")

@@ -119,7 +119,15 @@ async def test_a_restart_changes_nothing_in_a_guest_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    "labels", [{}, {names.LABEL_OPT_IN: "false"}, {names.LABEL_OPT_IN: "flase"}], ids=str
+    "labels",
+    [
+        {},
+        {names.LABEL_OPT_IN: "false"},
+        {names.LABEL_OPT_IN: "flase"},
+        {names.LABEL_REMOVE: "true"},
+        {names.LABEL_OPT_IN: "false", names.LABEL_REMOVE: "ture"},
+    ],
+    ids=str,
 )
 async def test_opting_out_alone_removes_nothing(labels: dict[str, str]) -> None:
     fleet = await installed(A)
@@ -139,10 +147,7 @@ async def test_an_option_that_changes_for_the_fleet_removes_no_release(value: st
 
 
 async def test_the_releases_of_one_guest_cluster_are_removed_when_its_labels_ask_for_it() -> None:
-    """kubevipGuestRemove is for the operator of today, which knows the first label alone; nothing else may need it."""
     fleet = await installed(A, B)
-    fleet.set_options(kubevipGuestRemove="true")
-    await fleet.pass_time(60)
     fleet.label_guest(A, **{names.LABEL_OPT_IN: "false", f"{names.GROUP}/remove": "true"})
     await fleet.pass_time(VISITED)
     assert fleet.guests[A].releases == {}

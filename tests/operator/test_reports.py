@@ -61,6 +61,28 @@ def in_config_map(fleet: Fleet) -> None:
     fleet.guests[B].write_config_map(cidr_default=f"{X}/32")
 
 
+def in_external_ips(fleet: Fleet) -> None:
+    key = ("services", "default", "web")
+    fleet.guests[B].put(
+        key, {"metadata": {"name": "web", "namespace": "default"}, "spec": {"externalIPs": [X]}}
+    )
+
+
+def as_member_of_a_pool(fleet: Fleet) -> None:
+    fleet.guests[B].write_config_map(range_default=f"{X}-{X},10.0.0.200-10.0.0.201")
+
+
+def as_address_of_a_node(fleet: Fleet) -> None:
+    addresses = [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": X}]
+    fleet.guests[B].put(("nodes", "", "n1"), {"metadata": {"name": "n1"}, "status": {"addresses": addresses}})
+
+
+def as_api_server(fleet: Fleet) -> None:
+    key = ("endpoints", "default", "kubernetes")
+    metadata = {"name": "kubernetes", "namespace": "default"}
+    fleet.guests[B].put(key, {"metadata": metadata, "subsets": [{"addresses": [{"ip": X}]}]})
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -68,6 +90,10 @@ def in_config_map(fleet: Fleet) -> None:
         in_annotation_of_a_service,
         in_load_balancer_ip,
         in_config_map,
+        in_external_ips,
+        as_member_of_a_pool,
+        as_address_of_a_node,
+        as_api_server,
     ],
 )
 async def test_what_a_guest_cluster_uses_by_hand_is_assigned_to_no_other(
@@ -83,6 +109,70 @@ async def test_what_a_guest_cluster_uses_by_hand_is_assigned_to_no_other(
     assert fleet.held() == {f"default.{Y}": A}
     assert fleet.condition(A, name="second")[0] == "False"
     assert fleet.problems == []
+
+
+@pytest.mark.parametrize("how", ["without a floating IP", "paused", "refused"])
+async def test_a_use_that_begins_in_a_running_term_is_learnt_within_an_interval_and_forgotten(
+    how: str,
+) -> None:
+    """Also in a guest cluster that gets nothing from fipop."""
+    fleet = build(A, B)
+    await start(fleet)
+    if how != "without a floating IP":
+        fleet.ask(B, "192.0.2.1" if how == "refused" else Z)
+        await fleet.settle()
+    if how == "paused":
+        fleet.pause(B)
+    fleet.guests[B].add_service(X)
+    await fleet.pass_time(A_VISIT)
+    fleet.ask(A, X)
+    await fleet.pass_time(RETRY)
+    assert fleet.holders(X) == set()
+    fleet.guests[B].remove_service()
+    await fleet.pass_time(A_VISIT)
+    assert fleet.holders(X) == {A}
+    assert fleet.problems == []
+
+
+async def test_an_address_that_its_owner_adds_to_a_key_of_fipop_shows_as_used_in_two_guest_clusters() -> None:
+    """The key is full, its owner extends it, a Service takes the address; another one had got it meanwhile."""
+    fleet = build(A, B)
+    await start(fleet)
+    fleet.ask(A)
+    await fleet.settle()
+    fleet.ask(B)
+    await fleet.settle()
+    assert fleet.addresses(B) == [Y]
+    fleet.guests[A].write_config_map(cidr_global=f"{X}/32,{Y}/32")
+    fleet.guests[A].add_service(Y)
+    await fleet.pass_time(2 * A_VISIT)
+    assert fleet.condition(B, "GuestConfigured") == ("False", "AddressConflict")
+    assert fleet.condition(B, "Ready")[0] == "False"
+    assert A in fleet.message(B, "GuestConfigured")
+    assert [reason for _, reason, _ in fleet.events("FloatingIP/")].count("AddressConflict") == 1
+    fleet.guests[A].remove_service()
+    fleet.guests[A].write_config_map(cidr_global=f"{X}/32")
+    await fleet.pass_time(2 * A_VISIT)
+    assert fleet.condition(B, "Ready")[0] == "True"
+
+
+async def test_the_addresses_that_guest_clusters_use_without_a_floating_ip_are_in_the_status_of_their_range() -> (
+    None
+):
+    fleet = build(A, B)
+    fleet.guests[B].add_service(X)
+    fleet.guests[A].add_service("10.0.0.20")
+    await start(fleet)
+    fleet.ask(A, "10.0.0.20")
+    await fleet.pass_time(2 * RETRY)
+    status = fleet.range_status()
+    assert (status["reported"], status["reportedCount"]) == ([{"address": X, "guest": B}], 1)
+    before = fleet.memory.version
+    await fleet.pass_time(A_VISIT)
+    assert fleet.commits_since(before) == []
+    fleet.guests[B].remove_service()
+    await fleet.pass_time(A_VISIT)
+    assert "reported" not in fleet.range_status()
 
 
 @pytest.mark.parametrize("last", [B, C])
@@ -383,6 +473,35 @@ async def test_an_address_that_another_guest_cluster_uses_is_not_written_and_the
     assert fleet.guests[A].addresses == {X}
 
 
+async def test_a_conflict_withholds_the_address_concerned_and_no_other() -> None:
+    fleet = await unwritten(B)
+    fleet.ask(A, Z, name="second")
+    await fleet.pass_time(RETRY)
+    assert fleet.guests[A].addresses == {Z}
+    assert fleet.condition(A, "GuestConfigured")[0] == "False"
+    assert fleet.condition(A, "Ready", name="second")[0] == "True"
+
+
+async def test_an_address_stays_in_its_key_though_another_guest_cluster_begins_to_use_it() -> None:
+    fleet = await taken_over(A, B)
+    await fleet.pass_time(A_VISIT)
+    fleet.change(A, serviceNamespace="shop")
+    await fleet.pass_time(RETRY)
+    assert fleet.guests[A].config_map == {"cidr-shop": f"{X}/32"}
+
+
+async def test_a_mistyped_cluster_name_is_told_and_changes_no_key() -> None:
+    fleet = build(A)
+    await start(fleet)
+    fleet.ask(A)
+    await fleet.settle()
+    before = fleet.guests[A].config_map
+    fleet.annotate(("floatingips", A, "web"), {"clustername": "typo"})
+    await fleet.pass_time(2 * A_VISIT)
+    assert fleet.condition(A, "GuestConfigured") == ("False", "ClusterMismatch")
+    assert fleet.guests[A].config_map == before != {}
+
+
 async def test_ignore_claim_takes_the_reports_of_the_guest_clusters_that_it_names_out_for_one_floating_ip() -> (
     None
 ):
@@ -602,6 +721,29 @@ async def test_guest_clusters_keep_their_addresses_if_reservations_are_lost_in_a
     await fleet.pass_time(RETRY)
     assert fleet.held() == {f"default.{X}": A, f"default.{Y}": B, f"default.{Z}": C, "default.10.0.0.13": D}
     assert [fleet.guests[each].addresses for each in (A, B, C)] == [{X}, {Y}, {Z}]
+
+
+async def test_a_floating_ip_finds_its_address_again_in_the_key_that_fipop_wrote_to_its_guest_cluster() -> (
+    None
+):
+    """A floating IP was restored as it was created, without an address, and its reservation is lost."""
+    fleet = build(A, B)
+    await start(fleet)
+    fleet.ask(B)
+    await fleet.settle()
+    fleet.ask(A)
+    await fleet.settle()
+    assert fleet.addresses(A) == [Y]
+    await fleet.stop()
+    for each in (A, B):
+        fleet.give_up(each)
+    for name in fleet.held():
+        fleet.remove_reservation(name)
+    fleet.ask(A)
+    await start(fleet)
+    fleet.ask(B)
+    await fleet.pass_time(RETRY)
+    assert (fleet.addresses(A), fleet.addresses(B)) == ([Y], [X])
 
 
 async def test_an_address_that_was_assigned_after_the_backup_goes_to_no_other_while_it_is_used() -> None:

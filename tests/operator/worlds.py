@@ -29,6 +29,7 @@ from tests.harness.stored import (
     slots_named_by,
 )
 from tests.harness.virtual_time import run_virtually
+from tests.operator.oracle import services_of
 
 GUESTS = ("c-m-a", "c-m-b", "c-m-c")
 NAMES = ("pool", "other", "third")
@@ -48,8 +49,8 @@ FAMILIES = (None, None, ["IPv4"], ["IPv6"], ["IPv6", "IPv4"])
 LABELS = ({"net": "blue"}, {"net": "red"}, {})
 EDITS = (25, 45)
 EDITS_BEFORE_A_REST = 20
-REST_SECONDS = 305.0
-"""Longer than any quarantine of these ranges, and than what lies between two checks of a guest cluster."""
+REST_SECONDS = 505.0
+"""Longer than any quarantine of these ranges, and than what lies between two visits of a guest cluster."""
 
 
 @dataclass
@@ -114,7 +115,7 @@ class World:
         await fleet.restart(leader_election=False, seconds=60)
         if (after := self._plain()) != before:
             self.problems.append(f"a fresh operator finds {_difference(before, after)}")
-        return [*fleet.problems, *self.problems, *NaiveModel(fleet.memory.objects).problems()]
+        return [*fleet.problems, *self.problems, *NaiveModel(fleet.memory.objects, self._used()).problems()]
 
     def _hear(self, guest_id: str, commit: Commit) -> None:
         """Check a write to a ConfigMap: it adds no address that fipop wrote to another one, which keeps it."""
@@ -131,6 +132,10 @@ class World:
             kept = self.written.get(other, set()) & now if other != guest_id else set()
             self.problems += [f"{slot} is in {guest_id} and in {other}" for slot in kept]
         self.written[guest_id] = now
+
+    def _used(self) -> dict[str, set[str]]:
+        """Return what Services of guest clusters use: a reported address is not free (rule "use")."""
+        return {each.id: services_of(each) for each in self.fleet.guests.values()}
 
     def _named_by(self, guest_id: str) -> set[Slot]:
         objects = of_kind(self.fleet.memory.objects, FLOATING_IPS)
@@ -252,6 +257,8 @@ class NaiveModel:
     """Who may hold what, told from the stored objects alone."""
 
     objects: dict[tuple[str, str, str], Json]
+    used: dict[str, set[str]] = field(default_factory=dict)
+    """The addresses that guests use, by their ids."""
 
     def problems(self) -> list[str]:
         """What is not as it must be at rest."""
@@ -305,6 +312,10 @@ class NaiveModel:
         for each in self._floating_ips():
             if (_guest(each), each["metadata"]["name"]) != owner:
                 taken |= slots_named_by(each)
+        wanted = (floating_ip.get("spec") or {}).get("ipaddress")
+        for guest_id, used in self.used.items():  # what its own guest uses it gets if it names it
+            if guest_id != owner[0] or not wanted:
+                taken |= {(space, each) for space in SPACES for each in used}
         return taken
 
     def _range_name(self, floating_ip: Json) -> str:

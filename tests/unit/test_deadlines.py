@@ -21,7 +21,7 @@ SOURCE = Path(deadlines.__file__).read_text(encoding="utf-8")
         ("PERMIT_SECONDS", "11.0"),
         ("GUEST_WRITE_SECONDS", "14.0"),
         ("GUEST_WRITE_SECONDS", "9.0"),
-        ("UNDER_WAY_SECONDS", "20.0"),
+        ("MIN_QUARANTINE_SECONDS", "75"),
         ("HELM_TURN_SECONDS", "60.0"),
         ("LONGEST_WATCH_SECONDS", "100"),
         ("SILENCE_LIMIT_SECONDS", "121.0"),

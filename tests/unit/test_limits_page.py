@@ -8,13 +8,16 @@ import pytest
 from fipop import deadlines
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
 from fipop.cloudprovider import allocate, pools, service
+from fipop.guest import in_use
 from fipop.guest.configmap import writer
 from fipop.guest.helm import command, door, processes
 from fipop.ipam import pool
 from fipop.kube import guests
-from fipop.operator.guests import reported, scan
+from fipop.operator.addresses import quarantine, ranges
+from fipop.operator.guests import passes
 from fipop.settings.values import MAX_HELM_CONCURRENCY
 from fipop.settings.yaml import MAX_YAML_BYTES
+from fipop.state import gate, reports
 
 KIB, MIB = 1024, 1024 * 1024
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text()
@@ -28,7 +31,17 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("Message of a condition", f"{MAX_MESSAGE_LENGTH:,} characters"),
         ("Chart values", f"{MAX_YAML_BYTES // KIB} KiB"),
         ("`helmConcurrency`", f"{MAX_HELM_CONCURRENCY}"),
-        ("Addresses that a guest cluster carries and no floating IP owns", f"{reported.MAX_CLAIMS} "),
+        ("Time of a quarantine", f"{deadlines.MIN_QUARANTINE_SECONDS} s"),
+        (
+            "Addresses in `status.reported` of a range",
+            f"{ranges.MAX_REPORTED_OF_GUEST} of each guest cluster, {ranges.MAX_REPORTED:,} in all",
+        ),
+        ("Addresses of ConfigMaps and Services of a guest cluster", f"{reports.MAX_COUNTED} "),
+        ("Addresses of nodes and of the API server of a guest cluster", f"{reports.MAX_COUNTED} "),
+        ("Addresses and pools that are kept of the reports", f"{reports.MAX_KEPT:,} of objects"),
+        ("Addresses and pools that objects of a guest cluster can name", f"{in_use.MAX_PARTS:,}"),
+        ("Time until a guest cluster without a floating IP", f"{passes.BARE_SECONDS / 60:g} min"),
+        ("Quarantine of an imported or custom cluster", f"{quarantine.IMPORTED_SECONDS / 3600:g} h"),
         ("Parts of a pool in the ConfigMap that are read", f"{pool.MAX_GUEST_PARTS:,}"),
         ("Namespaces of a guest cluster that one reconciliation writes", f"{writer.MAX_NAMESPACES}"),
         ("One request", f"{deadlines.GUEST_REQUEST_SECONDS:g} s"),
@@ -36,7 +49,7 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("One object or page of a list", f"{guests.ANSWER_BYTES // MIB} MiB"),
         ("One list", f"{guests.PAGES} pages of {guests.PAGE_ITEMS} objects"),
         ("Connections to one Rancher", f"{guests.CONNECTIONS}"),
-        ("Wait for guest clusters after a start", f"{scan.SCAN_SECONDS:g} s"),
+        ("Wait for guest clusters after a start", f"{gate.GATE_SECONDS:g} s"),
         ("One helm process", f"{deadlines.HELM_DEADLINE_SECONDS:g} s"),
         ("All of helm in one guest cluster's turn", f"{deadlines.HELM_TURN_SECONDS:g} s"),
         ("Writable memory of a helm process", f"{processes.DATA_BYTES // MIB} MiB"),

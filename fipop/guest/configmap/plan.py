@@ -81,25 +81,30 @@ def plan_patch(
     *,
     granted: frozenset[str],
     namespace: str,
+    frozen: frozenset[str] = frozenset(),
     max_parts: int = MAX_GUEST_PARTS,
 ) -> Plan:
     """Compare a ConfigMap (None: there is none) with what is desired and give the write that settles it.
 
     `granted`: every address that the ledger gives this guest or gave it and still keeps in quarantine.
+    `frozen`: keys with one of these addresses stay as they are.
     `max_parts`: of how many parts the pools that stand there are read; a longer one counts as somebody else's.
     """
     data = _texts(current, "data")
     applied_text = _annotation(current)
     book = _Book(
         data=data,
-        applied=_parse_applied(applied_text),
+        applied=read_applied(current),
         granted=_hosts(part for text in granted for part in parse_leniently(text)),
+        frozen=_hosts(part for text in frozen for part in parse_leniently(text)),
         pools=_read_pools(data, max_parts),
     )
     changes: dict[str, str | None] = {}
     owned: dict[str, str] = {}
     blocked = []
     for key in desired.keys:
+        if book.is_frozen(key.name):
+            continue
         if book.is_free(key):
             owned[key.name] = key.value
             if data.get(key.name) != key.value:
@@ -108,6 +113,7 @@ def plan_patch(
             blocked.append(BlockedKey(name=key.name, floating_ips=key.floating_ips))
     wanted_names = {key.name for key in desired.keys}
     changes.update(dict.fromkeys(book.stale(wanted_names)))
+    owned |= {name: value for name, value in book.applied.items() if book.is_frozen(name)}
     mark = json.dumps(owned, sort_keys=True, separators=(",", ":")) if owned else None
     if not changes and mark == applied_text:
         return Plan(blocked=tuple(blocked))
@@ -124,6 +130,7 @@ class _Book:
     data: Mapping[str, str]
     applied: Mapping[str, str]
     granted: frozenset[Address]
+    frozen: frozenset[Address]
     pools: Mapping[str, tuple[Part, ...]]
 
     def is_ours(self, name: str) -> bool:
@@ -137,6 +144,11 @@ class _Book:
         parts = self.pools.get(name, ())
         is_read = len(parts) == count_parts(value)
         return is_read and all(each.first == each.last for each in parts) and _hosts(parts) <= self.granted
+
+    def is_frozen(self, name: str) -> bool:
+        """Whether a key, or the pool that it shapes, has an address of a floating IP with the wrong cluster name."""
+        scope = next((name.removeprefix(each) for each in _PREFIXES if name.startswith(each)), name)
+        return any(part.holds(each) for part in self.pools.get(CIDR + scope, ()) for each in self.frozen)
 
     def is_free(self, key: DesiredKey) -> bool:
         """Whether the key may be written: it is absent, ours, or we were told to overwrite it."""
@@ -158,7 +170,10 @@ class _Book:
         return [
             name
             for name in sorted(self.data)
-            if name not in wanted and name.startswith(_PREFIXES) and self.is_ours(name)
+            if name not in wanted
+            and name.startswith(_PREFIXES)
+            and self.is_ours(name)
+            and not self.is_frozen(name)
         ]
 
 
@@ -210,8 +225,10 @@ def _texts(holder: object, name: str) -> dict[str, str]:
     return {key: value for key, value in entries.items() if isinstance(value, str)}
 
 
-def _parse_applied(text: str | None) -> dict[str, str]:
-    # Anybody in the guest may have edited it: it can at worst give away the guest's own keys.
+def read_applied(config_map: Json | None) -> dict[str, str]:
+    """Return the keys that fipop wrote last to a ConfigMap, with their values."""
+    # Anybody in the guest cluster may have edited it: it can at worst give away its own keys.
+    text = _annotation(config_map)
     if text is None or len(text) > _MAX_ANNOTATION:
         return {}
     try:

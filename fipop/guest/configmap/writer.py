@@ -44,13 +44,20 @@ def find_namespace(config_maps: Sequence[Json]) -> str | None:
 
 
 async def settle_config_maps(
-    client: KubeClient, task: GuestTask, config_maps: Sequence[Json], namespace: str
+    client: KubeClient,
+    task: GuestTask,
+    config_maps: Sequence[Json],
+    namespace: str,
+    *,
+    withheld: frozenset[str] = frozenset(),
 ) -> ConfigMapReport:
-    """Write the wanted keys to the ConfigMap in `namespace` and take ours out of those elsewhere.
+    """Write the wanted keys to the ConfigMap in `namespace`, and take ours out of those elsewhere.
+
+    No key gets the addresses that are `withheld`.
 
     Elsewhere: where fipop wrote before, and where its predecessor always did.
     """
-    desired = build_keys(task.floating_ips, task.granted)
+    desired = build_keys(task.floating_ips, task.granted - withheld)
     known = task.granted | task.retired
     by_namespace = {_namespace(item): item for item in config_maps}
     places = _find_places(by_namespace, namespace)
@@ -64,7 +71,9 @@ async def settle_config_maps(
         for place in places:
             current = by_namespace.get(place)
             wanted = desired if place == namespace else DesiredKeys()
-            found = plan_patch(current, wanted, granted=known, namespace=place, max_parts=max_parts)
+            found = plan_patch(
+                current, wanted, granted=known, frozen=task.frozen, namespace=place, max_parts=max_parts
+            )
             if place == namespace:
                 plan = found
             if found.patch is not None:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
 
 from fipop.api import names
 from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
-from fipop.ipam.addresses import Family, FamilyPolicy
-from fipop.operator.addresses.values import Blocker, Quota, Request, wanted_families
+from fipop.ipam.addresses import Address, Family
+from fipop.operator.addresses.request import Blocker, Request, describe_stranger
 from fipop.rancher.matching import (
     Guest,
     NoRange,
+    describe_misfit,
     is_allowed,
     is_on_network,
     match_ranges,
     would_be_chosen,
 )
-from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
+from fipop.state.cache import ClusterCache
 
-_NO_RANGE_MESSAGES = {
-    NoRange.DRAINING: "assign addresses: those that serve it are draining. Create another range",
-    NoRange.OTHER_NETWORK: "are of its network. Check harvesterNetworkName of the ranges",
-}
-"""What is nearest to serving comes first."""
-_NO_MATCH_MESSAGE = "serve it. Check harvesterClusterName and clusterSelector of the ranges"
+MOST_NAMED = 3
+"""How many ranges that do not serve a guest cluster a message names."""
 
-
-ANY_ADDRESS = Request(static={}, families=(), policy=None)
+ANY_ADDRESS = Request(static={})
 """What a new floating IP asks for."""
 
 
@@ -37,39 +33,29 @@ def choose_for_guest(
 
     For a guest that has as many addresses of a range as it can have, that range is full.
     """
+    ledger = cache.ledger
     ranges = {each.name: each for each in cache.ranges.all() if not each.meta.deleting}
 
     def is_full(range_name: str) -> bool:
         families = _families(cache, range_name, request)
-        free = [each for each in families if not cache.allocations.ranges.is_full(range_name, each)]
-        quota = read_quota(cache, ranges[range_name], guest.id)
-        room = min(len(free), quota.room) if quota is not None else len(free)
-        return room < (1 if request.policy is FamilyPolicy.PREFER_DUAL_STACK else len(families))
+        if range_name in ledger.problems:
+            return True
+        room = sum(isinstance(ledger.next_free(range_name, each), Address) for each in families)
+        limit = ranges[range_name].max_per_guest
+        if limit is not None:
+            room = min(room, limit - len(ledger.shares(guest.id, range_name)))
+        return room < (1 if request.is_flexible else len(families))
 
     return match_ranges(guest, [*ranges.values()], is_full=is_full)
-
-
-def read_quota(cache: ClusterCache, found: FloatingIPRange, guest_id: str) -> Quota | None:
-    """Return how many addresses of a range a guest can have, and which it has; None if there is no limit."""
-    if found.max_per_guest is None:
-        return None
-    reserved = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-    # What was merely found in the guest cluster was never held: it has no history.
-    had = (each for each in reserved if each.is_held or each.history)
-    return Quota(
-        limit=found.max_per_guest,
-        reserved=frozenset(each.name for each in had if each.range == found.name),
-        claimed=cache.allocations.open_claims(guest_id, found.name),
-    )
 
 
 def find_range(
     cache: ClusterCache,
     floating_ip: FloatingIP,
-    held: tuple[Reservation, ...],
+    held: Collection[Reservation],
     guest: Guest | None,
     request: Request,
-    had_from: Callable[[FloatingIPRange], bool],
+    had_from: Collection[str],
 ) -> FloatingIPRange | Blocker:
     """Find the range that serves a floating IP.
 
@@ -94,6 +80,8 @@ def find_range(
         remedy = f"Create it again, or name another in annotation {names.ANNOTATION_RANGE}."
         message = f'Range "{earlier[0][:253]}" of this address does not exist. {remedy}'
         return Blocker(reason="RangeNotFound", message=message)
+    if guest is None and not cache.guest_clusters(floating_ip.namespace):
+        return describe_stranger(floating_ip.namespace)
     if guest is None:
         message = (
             f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet, or its "
@@ -104,12 +92,26 @@ def find_range(
     full = [each for each, why in choice if why is NoRange.FULL]
     serving = [each for each, why in choice if why is None] + full
     if serving:
-        return min(serving, key=lambda each: (not _suits(cache, each.name, request), not had_from(each)))
-    reasons = {why for _, why in choice}
-    nearest = ((why.value, text) for why, text in _NO_RANGE_MESSAGES.items() if why in reasons)
-    reason, text = next(nearest, ("NoMatchingRange", _NO_MATCH_MESSAGE))
-    message = f'No ranges for guest cluster "{guest.cluster_name}" {text}.'
-    return Blocker(reason=reason, message=message)
+        return min(
+            serving, key=lambda each: (not _suits(cache, each.name, request), each.name not in had_from)
+        )
+    if any(why is NoRange.DRAINING for _, why in choice):
+        message = f'The ranges for guest cluster "{guest.cluster_name}" are draining. Create another one.'
+        return Blocker(reason=NoRange.DRAINING.value, message=message)
+    message = describe_misfits(cache, guest, [each for each, _ in choice])
+    return Blocker(reason=NoRange.OTHER_NETWORK.value if choice else "NoMatchingRange", message=message)
+
+
+def describe_misfits(cache: ClusterCache, guest: Guest, nearest: Sequence[FloatingIPRange] = ()) -> str:
+    """Return, as sentences, that no range serves a guest, and what of some of them differs, the nearest first."""
+    by_harvester = sorted(
+        cache.ranges.all(), key=lambda each: each.harvester_cluster != guest.harvester_cluster_name
+    )
+    named = [
+        f'Range "{each.name}" {describe_misfit(each, guest)}.'
+        for each in (nearest or by_harvester)[:MOST_NAMED]
+    ]
+    return " ".join([f'No range serves guest cluster "{guest.cluster_name}".', *(named or ["Create one."])])
 
 
 def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | None:
@@ -141,12 +143,16 @@ def describe_mismatch(cache: ClusterCache, guest: Guest | None, range_name: str)
 
 def _suits(cache: ClusterCache, range_name: str, request: Request) -> bool:
     """Return whether a range assigns the addresses and has the families that a floating IP asks for, free or not."""
-    ranges = cache.allocations.ranges
-    return ranges.families(range_name).issuperset(_families(cache, range_name, request)) and all(
-        ranges.why_refused(range_name, address) is None for address in request.static.values()
+    ranges = cache.ledger.ranges
+    found = ranges.get(range_name)
+    return (
+        found is not None
+        and set(_families(cache, range_name, request)).issubset(found.pool.families)
+        and all(ranges.refusal(range_name, address) is None for address in request.static.values())
     )
 
 
 def _families(cache: ClusterCache, range_name: str, request: Request) -> tuple[Family, ...]:
     """Return the families that a floating IP which holds nothing yet would want from a range."""
-    return wanted_families(request, cache.allocations.ranges.families(range_name), frozenset())
+    found = cache.ledger.ranges.get(range_name)
+    return request.wanted(frozenset(found.pool.families if found else ()), frozenset())

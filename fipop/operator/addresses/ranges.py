@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import FloatingIPRange
+from fipop.api.models import FloatingIPRange, Reported
 from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
-from fipop.errors import ConflictError, NotFoundError
-from fipop.ipam.allocator import RangeUsage
-from fipop.ipam.errors import AddressSpaceChangedError, IpamError
+from fipop.boundary import loop_time
+from fipop.errors import ApiError, ConflictError, NotFoundError
+from fipop.ipam.addresses import format_address
+from fipop.ipam.errors import IpamError
+from fipop.ipam.ranges import RangeUsage
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
@@ -20,23 +24,30 @@ from fipop.kube.resources import (
     FLOATING_IPS,
     MANAGEMENT_CLUSTERS,
 )
-from fipop.operator.addresses.values import Blocker, blocker_of
-from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues
+from fipop.operator.addresses.request import Blocker
+from fipop.operator.queues import Event, Key, Kind, Request
 from fipop.rancher.objects import ManagementCluster
-from fipop.runtime.store import Change
 from fipop.runtime.workqueue import Priority, RetryAfter
-from fipop.state.allocations import Allocations
 from fipop.state.cache import ClusterCache
+from fipop.state.guests import GuestDirectory
+from fipop.state.ledger import is_respecified
+
+logger = logging.getLogger(__name__)
 
 COUNT_SECONDS = 1.0
 """How long changes of what ranges hold are gathered until the ranges are counted: they are written at most so often."""
+GATE_SECONDS = 5.0
+REPORTED_SECONDS = 60.0
+"""What guest clusters use without a floating IP is written at most so often for each range."""
+MAX_REPORTED, MAX_REPORTED_OF_GUEST = 1024, 64
+"""How many of these addresses a status shows, in all and of each guest cluster."""
 RECOUNT_SECONDS = 60.0
-"""How soon they are counted without a change: a claim that fails causes none, and counts until then."""
+"""How soon they are counted without a change: what guest clusters report causes none."""
 
 
 def request_count(delay_seconds: float = COUNT_SECONDS) -> Request:
     """Request a count of all ranges: one key for all of them, so that a change costs the same with many."""
-    return Request(Key(Kind.RANGE, "", ""), Priority.BACKGROUND, delay_seconds)
+    return Request(Key(Kind.RANGES, "", ""), Priority.BACKGROUND, delay_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +56,18 @@ class RangeReconciler:
 
     client: KubeClient
     cache: ClusterCache
-    queues: WorkQueues
+    guests: GuestDirectory
+    is_gate_open: Callable[[], bool]
+    """Returns whether it is known which addresses guest clusters use: these count, too."""
+    is_traced: Callable[[], bool] = lambda: False
+    """Returns whether the ledger is logged at each count (option traceIpamData)."""
+    _told_at: dict[str, float] = field(default_factory=dict)
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield a count of the ranges if an event may change the status of one: at once if a range was edited."""
         change = event.change
         sides = [side for side in (change.old, change.new) if side is not None]
-        if event.resource == FLOATING_IP_RANGES and is_respecified(change):
+        if event.resource == FLOATING_IP_RANGES and is_respecified(change.old, change.new):
             yield request_count(0.0)
         elif event.resource in {FLOATING_IPS, FLOATING_IP_RESERVATIONS} or (
             # Whether the Harvester cluster of a range is in Rancher.
@@ -59,66 +75,77 @@ class RangeReconciler:
         ):
             yield request_count()
 
-    async def reconcile(self, name: str) -> RetryAfter | None:
-        """Write the status of a range if it changed; without a name, count all, and request those to write."""
-        if not name:
-            return await self._count()
-        found = self.cache.ranges.get("", name)
-        wanted = self._find_new_status(found) if found is not None else None
-        return await self._write(found, *wanted) if found is not None and wanted is not None else None
-
-    async def _count(self) -> RetryAfter:
+    async def reconcile(self) -> RetryAfter:
+        """Count all ranges, and write the statuses that changed."""
+        if not self.is_gate_open():
+            return RetryAfter(GATE_SECONDS)
+        if self.is_traced():
+            self._trace()
+        usages, problem = self.cache.ledger.count(), None
         for each in self.cache.ranges.all():
-            if self._find_new_status(each) is not None:
-                self.queues.add(Request(Key(Kind.RANGE, "", each.name), Priority.BACKGROUND))
-            await asyncio.sleep(0)  # there may be hundreds
+            try:
+                if self.cache.ranges.get("", each.name) == each:  # else its event has it counted again
+                    await self._settle(each, usages.get(each.name))
+            except ApiError as error:
+                problem = error  # of one range: the others have their status all the same
+        if problem is not None:
+            raise problem
         return RetryAfter(RECOUNT_SECONDS)
 
-    def _find_new_status(self, found: FloatingIPRange) -> tuple[Json | None, tuple[Condition, ...]] | None:
-        """Return the capacity and the conditions to write; None if the status has them."""
-        counted = self.cache.allocations.ranges.usage(found.name)
-        capacity = render_capacity(counted) if counted is not None else None
+    async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> None:
+        """Write the status of a range if it changed; what guest clusters use, at most once a minute."""
+        capacity = render_capacity(usage) if usage is not None else None
         unknown = describe_unknown_harvester(self.cache, found)
-        conditions = build_conditions(found, self.cache.allocations, unknown)
+        conditions = build_conditions(self.cache, found, usage, unknown)
         wanted = merge_conditions(found.conditions, conditions, self.client.server_now())
-        unchanged = found.status_capacity == capacity and found.conditions == wanted
+        reported, count = self._find_reported(found)
+        told_at = self._told_at.get(found.name, -math.inf)
+        has_news = (reported, count) != (found.reported, found.reported_count)
+        if has_news and loop_time() - told_at < REPORTED_SECONDS:
+            reported, count, has_news = found.reported, found.reported_count, False
         is_current = found.observed_generation == found.meta.generation
-        return None if unchanged and is_current else (capacity, wanted)
+        if (found.status_capacity, found.conditions) == (capacity, wanted) and is_current and not has_news:
+            return
+        if has_news:
+            self._told_at[found.name] = loop_time()
+        status = render_range_status(capacity, reported, count, wanted, found.meta.generation)
+        await self._write(found, status)
 
-    async def _write(
-        self, found: FloatingIPRange, capacity: Json | None, conditions: tuple[Condition, ...]
-    ) -> RetryAfter | None:
+    def _find_reported(self, found: FloatingIPRange) -> tuple[tuple[Reported, ...], int]:
+        """Return what guest clusters use without a floating IP, and its count.
+
+        Of more than the status shows, those come first that can be learnt only from there: of guest clusters that
+        cannot be read.
+        """
+        every: defaultdict[str, list[Reported]] = defaultdict(list)
+        for guest_id, address in sorted(self.cache.ledger.find_foreign_uses(found.name)):
+            every[guest_id].append(Reported(format_address(address), guest_id))
+        by_need = sorted(every, key=lambda each: (self.guests.state(each).unread_since is None, each))
+        shown = [one for guest_id in by_need for one in every[guest_id][:MAX_REPORTED_OF_GUEST]]
+        return tuple(sorted(shown[:MAX_REPORTED])), sum(map(len, every.values()))
+
+    def _trace(self) -> None:
+        for name, usage in self.cache.ledger.count().items():
+            counts = {"total": usage.whole.total, **usage.whole._asdict()}
+            logger.info("IPAM data of range", extra={"range": name, **counts})
+        for each in self.cache.reservations.all():
+            owner = f"{each.owner.namespace}/{each.owner.name}"
+            fields = {"address": each.address, "space": each.space, "range": each.range, "owner": owner}
+            state = "held" if each.is_held else "quarantined"
+            logger.info("IPAM data of address", extra={**fields, "state": state})
+
+    async def _write(self, found: FloatingIPRange, status: Json) -> None:
         patch = {
             "metadata": {"resourceVersion": str(found.resource_version), "uid": found.uid},
-            "status": render_range_status(capacity, conditions, found.meta.generation),
+            "status": status,
         }
         try:
             answer = await self.client.merge_patch(
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"
             )
-        except NotFoundError:
-            return None  # deleted meanwhile: the event tells
-        except ConflictError:
-            live = await self.client.get(FLOATING_IP_RANGES, found.name)
-            if live is not None:
-                self.cache.observe(FLOATING_IP_RANGES, live)
-            return RetryAfter(0.0)
+        except (NotFoundError, ConflictError):
+            return  # changed meanwhile: the event has it counted again
         self.cache.observe(FLOATING_IP_RANGES, answer)
-        return None
-
-
-def is_respecified(change: Change[FloatingIPRange]) -> bool:
-    """Return whether a range changed in more than its status; it may assign now what it did not assign before."""
-    old, new = change.old, change.new
-    return (
-        old is None
-        or new is None
-        or old.meta.generation != new.meta.generation
-        or old.harvester_cluster != new.harvester_cluster
-        or old.harvester_network != new.harvester_network
-        or old.meta.deleting != new.meta.deleting
-        or old.uid != new.uid
-    )
 
 
 def may_be_harvester(cluster: ManagementCluster) -> bool:
@@ -140,27 +167,25 @@ def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> s
 
 
 def build_conditions(
-    found: FloatingIPRange, allocations: Allocations, unknown: str = ""
+    cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage | None, unknown: str = ""
 ) -> tuple[Condition, ...]:
     """Say whether the range can be read and what it means, and which older ranges take addresses from it.
 
     `unknown`: that its Harvester cluster is not in Rancher. A range may be made before that cluster is imported, and
     serves floating IPs that name it: it is ready all the same.
     """
-    others, usage = allocations.ranges.conflicts(found.name), allocations.ranges.usage(found.name)
-    problem = allocations.ranges.problem_of(found.name)
-    verdict = Verdict.FALSE
-    if problem is not None:
-        blocker = describe_problem(found.name, problem, "Invalid")
-        reason, message = blocker.reason, blocker.message
-    elif usage is None:
-        reason, message = "Invalid", ""
+    ledger = cache.ledger
+    others = ledger.ranges.older(found.name) if usage is not None else []
+    verdict, reason = Verdict.FALSE, "Invalid"
+    if usage is None:
+        message = describe_problem(found.name, ledger.problems.get(found.name), reason).message
     elif found.draining:
         reason = "Draining"
         message = f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.'
     else:
         verdict, reason = Verdict.TRUE, "HarvesterNotFound" if unknown else "Ready"
-        message = " ".join(filter(None, (describe(found, allocations, usage), unknown)))
+        message = " ".join(filter(None, (describe(cache, found, usage), unknown)))
+    message = " ".join((message, *found.oddities))
     ready = Condition(type=ConditionType.READY, verdict=verdict, reason=reason, message=message)
     conflict = Condition(
         type=ConditionType.CONFLICT,
@@ -173,17 +198,17 @@ def build_conditions(
     )
 
 
-def describe_problem(name: str, problem: IpamError, invalid: str) -> Blocker:
-    """Return why a range assigns nothing; `invalid` is the reason if it cannot be read."""
-    if isinstance(problem, AddressSpaceChangedError):
-        return blocker_of(problem)
+def describe_problem(name: str, problem: IpamError | None, reason: str) -> Blocker:
+    """Return why a range cannot be read."""
     message = f'Range "{name}" is invalid: {problem}. Correct spec.iprange or spec.exclude.'
-    return Blocker(reason=invalid, message=message)
+    return Blocker(reason=reason, message=message)
 
 
-def describe(found: FloatingIPRange, allocations: Allocations, usage: RangeUsage) -> str:
+def describe(cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage) -> str:
     """Return how many addresses there are, and which parts mean something else than they show."""
-    notes = [f"{part.part} means {part.meaning}." for part in allocations.ranges.masked_parts(found.name)[:5]]
+    read = cache.ledger.ranges.get(found.name)
+    masked = read.pool.masked if read is not None else ()
+    notes = [f"{part.part} means {part.meaning}." for part in masked[:5]]
     if any(count.total > INT64_MAX for count in usage):
         notes.append(f"Counts above {INT64_MAX} are shown as that.")
     return " ".join([f'Range "{found.name}" has {usage.whole.total} addresses.', *notes])

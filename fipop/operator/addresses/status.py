@@ -1,16 +1,20 @@
-"""The status of a floating IP, built from what is held, what stands in the way, and what the last pass found."""
+"""The status of a floating IP, built from what it holds, what stands in the way, and what the last visit found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import FloatingIPStatus, GuestStatus, Removal, Reservation
-from fipop.ipam.addresses import Family, format_address
-from fipop.operator.addresses.values import Blocker, Facts, address_of
-from fipop.state.observations import Finding
+from fipop.api.models import FloatingIP, FloatingIPStatus, GuestStatus
+from fipop.ipam.addresses import format_address
+from fipop.operator.addresses.decision import Decision, GuestBinding, bind_guest
+from fipop.operator.addresses.request import Blocker
+from fipop.state.cache import ClusterCache
+from fipop.state.guests import GuestDirectory
+from fipop.state.observations import LEAVING, Finding, GuestObservation
 
 PENDING = Finding(
     verdict=Verdict.UNKNOWN,
@@ -27,47 +31,85 @@ PAUSED = Finding(
     reason="Paused",
     message=f"Reconciliation is paused by the annotation {names.ANNOTATION_PAUSED}. Remove it to continue.",
 )
+GOING = Finding(verdict=Verdict.UNKNOWN, reason=LEAVING, message="Rancher is removing the guest cluster.")
 NO_ADDRESS = Blocker(reason="NoAddress", message="The FloatingIP has no address yet.")
-REMOVAL_PENDING = "RemovalPending"
-_RELEASES = (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY)
-SUMMARIZED = (ConditionType.ALLOCATED, ConditionType.GUEST_CONFIGURED, *_RELEASES)
+CONFLICT = "AddressConflict"
+MOST_NAMED = 3
+"""How many other users of an address a message names."""
+SUMMARIZED = (
+    ConditionType.ALLOCATED,
+    ConditionType.GUEST_CONFIGURED,
+    ConditionType.KUBE_VIP_READY,
+    ConditionType.CLOUD_PROVIDER_READY,
+)
 
 
-def build_status(
-    facts: Facts, held: Mapping[Family, Reservation], blockers: Sequence[Blocker]
-) -> FloatingIPStatus:
-    """Build the whole status; the transition time of a condition stays where its verdict did.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusBuilder:
+    """Builds statuses."""
 
-    Without an observation (this process has made no visit yet) what was found earlier stays.
-    """
-    floating_ip = facts.floating_ip
-    generation = floating_ip.meta.generation
-    addresses = tuple(format_address(address_of(held[family])) for family in sorted(held))
-    guest = _guest(facts)
-    conditions = [
-        _allocated(addresses, blockers),
-        *_about_releases(guest, _about_guest(facts, addresses)),
-    ]
-    conditions.insert(0, _ready(conditions))
-    first = held[min(held)] if held else None
-    return FloatingIPStatus(
-        addresses=addresses,
-        range=first.range if first else None,
-        address_space=first.space if first else None,
-        guest=guest,
-        conditions=merge_conditions(
-            floating_ip.status.conditions,
-            [replace(condition, observed_generation=generation) for condition in conditions],
-            facts.now,
-        ),
-        observed_generation=generation,
-    )
+    cache: ClusterCache
+    guests: GuestDirectory
+    now: Callable[[], datetime]
+
+    def build(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIPStatus:
+        """Build the whole status; the transition time of a condition stays where its verdict did.
+
+        Without an observation (this process has made no visit yet) what was found earlier stays.
+        """
+        binding = bind_guest(self.cache, floating_ip)
+        observation = self.guests.state(floating_ip.namespace).observation
+        addresses = tuple(format_address(claim.address) for claim in decision.holds)
+        about_guest = _about_guest(
+            floating_ip, binding, observation, addresses, self._describe_rivals(floating_ip, decision)
+        )
+        guest = _guest(floating_ip, binding, observation)
+        if self.guests.is_leaving(floating_ip.namespace):
+            about_guest = [_condition(ConditionType.GUEST_CONFIGURED, GOING)]
+            guest = replace(guest, reachable=None) if guest is not None else None
+        allocated = _allocated(addresses, decision.blockers)
+        odd = (*floating_ip.oddities, *(binding.cluster.oddities if binding.cluster is not None else ()))
+        conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
+        conditions.insert(0, _ready(conditions))
+        first = next(iter(decision.holds), None)
+        generation = floating_ip.meta.generation
+        return FloatingIPStatus(
+            addresses=addresses,
+            range=first.range if first else None,
+            address_space=first.space if first else None,
+            guest=guest,
+            conditions=merge_conditions(
+                floating_ip.status.conditions,
+                [replace(condition, observed_generation=generation) for condition in conditions],
+                self.now(),
+            ),
+            observed_generation=generation,
+        )
+
+    def _describe_rivals(self, floating_ip: FloatingIP, decision: Decision) -> str:
+        """Return which other guest clusters use an address that the floating IP holds, as sentences."""
+        found = []
+        for claim in decision.holds:
+            users = self.cache.ledger.reports.find_users(claim.space, claim.address)
+            rivals = sorted(users - {floating_ip.namespace} - floating_ip.ignored_claims)
+            if rivals:
+                found.append(
+                    f"Address {format_address(claim.address)} is also in use in guest cluster "
+                    f"{', '.join(rivals[:MOST_NAMED])}. Remove it there."
+                )
+        return " ".join(found)
+
+
+def find_conflict(status: FloatingIPStatus) -> str:
+    """Return what a status says of other users of its addresses; "" if it says nothing."""
+    found = (each.message for each in status.conditions if each.reason == CONFLICT)
+    return next(found, "")
 
 
 def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Condition:
     kept = [f"The FloatingIP keeps {', '.join(addresses)}."] if addresses else []
     messages = list(dict.fromkeys(each.message for each in blockers))
-    serious = [each for each in blockers if not (each.tolerable and addresses)]
+    serious = [each for each in blockers if not (each.is_tolerable and addresses)]
     if serious:
         return Condition(
             type=ConditionType.ALLOCATED,
@@ -83,12 +125,18 @@ def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Conditi
     )
 
 
-def _about_guest(facts: Facts, addresses: tuple[str, ...]) -> list[Condition]:
-    floating_ip, binding, observation = facts.floating_ip, facts.binding, facts.observation
+def _about_guest(
+    floating_ip: FloatingIP,
+    binding: GuestBinding,
+    observation: GuestObservation | None,
+    addresses: tuple[str, ...],
+    rivals: str,
+) -> list[Condition]:
     blocker = binding.blocker or (None if addresses else NO_ADDRESS)
     if blocker is not None:
         finding = Finding(verdict=Verdict.FALSE, reason=blocker.reason, message=blocker.message)
         return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
+    conflict = Finding(verdict=Verdict.FALSE, reason=CONFLICT, message=rivals)
     paused = floating_ip.paused or (binding.cluster is not None and binding.cluster.paused)
     if observation is None:
         earlier = [
@@ -97,38 +145,23 @@ def _about_guest(facts: Facts, addresses: tuple[str, ...]) -> list[Condition]:
             if addresses == floating_ip.status.addresses
             and condition.type in SUMMARIZED
             and condition.type is not ConditionType.ALLOCATED
-            and condition.reason not in {PENDING.reason, PAUSED.reason, REMOVAL_PENDING}
+            and condition.reason not in {PENDING.reason, PAUSED.reason, CONFLICT}
+            and not (rivals and condition.type is ConditionType.GUEST_CONFIGURED)
         ]
+        if rivals:
+            return [_condition(ConditionType.GUEST_CONFIGURED, conflict), *earlier]
         return earlier or [_condition(ConditionType.GUEST_CONFIGURED, PAUSED if paused else PENDING)]
     configured = observation.unreachable or observation.configured.get(floating_ip.meta.key, PENDING)
     if observation.unreachable is None and observation.served.get(floating_ip.meta.key) != addresses:
         configured = PAUSED if paused else UNTOLD
+    if rivals:
+        configured = conflict
     conditions = [_condition(ConditionType.GUEST_CONFIGURED, configured)]
     if observation.kube_vip is not None:
         conditions.append(_condition(ConditionType.KUBE_VIP_READY, observation.kube_vip))
     if observation.cloud_provider is not None:
         conditions.append(_condition(ConditionType.CLOUD_PROVIDER_READY, observation.cloud_provider))
     return conditions
-
-
-def _about_releases(guest: GuestStatus | None, conditions: list[Condition]) -> list[Condition]:
-    """Show instead of how the releases stand that they are to be removed."""
-    releases = own_releases(guest)
-    if guest is None or guest.removal is not Removal.PENDING or not releases:
-        return conditions
-    message = (
-        f"Removal of {releases} is pending: the cluster was opted out while kubevipGuestRemove is on. To keep them, "
-        "opt it in again. If many clusters are opted out, fipop waits for a confirmation (docs/how-to/opt-out.md)."
-    )
-    pending = Finding(verdict=Verdict.UNKNOWN, reason=REMOVAL_PENDING, message=message)
-    kept = [each for each in conditions if each.type not in _RELEASES]
-    return [*kept, _condition(ConditionType.KUBE_VIP_READY, pending)]
-
-
-def own_releases(guest: GuestStatus | None) -> str:
-    """Return the names of the releases that fipop made in a guest, as its status has them: those with a digest."""
-    releases = guest.releases if guest is not None else ()
-    return ", ".join(f"{each.namespace}/{each.name}" for each in releases if each.digest)
 
 
 def _ready(conditions: Sequence[Condition]) -> Condition:
@@ -144,20 +177,23 @@ def _condition(kind: ConditionType, finding: Finding) -> Condition:
     return Condition(type=kind, verdict=finding.verdict, reason=finding.reason, message=finding.message)
 
 
-def _guest(facts: Facts) -> GuestStatus | None:
-    cluster, observation = facts.binding.cluster, facts.observation
-    if cluster is None or facts.binding.blocker is not None:
+def _guest(
+    floating_ip: FloatingIP,
+    binding: GuestBinding,
+    observation: GuestObservation | None,
+) -> GuestStatus | None:
+    cluster = binding.cluster
+    if cluster is None or binding.blocker is not None:
         return None
-    before = facts.floating_ip.status.guest
+    before = floating_ip.status.guest
     if before is None or (observation is None and before.cluster != cluster.name):
-        before = GuestStatus(cluster=cluster.name, id=facts.floating_ip.namespace, reachable=None)
+        before = GuestStatus(cluster=cluster.name, id=floating_ip.namespace, reachable=None)
     if observation is None:
-        return replace(before, removal=facts.removal)
+        return before
     return GuestStatus(
         cluster=cluster.name,
-        id=facts.floating_ip.namespace,
+        id=floating_ip.namespace,
         reachable=observation.reachable,
         # What a guest had when it was seen last is still the best that is known.
         releases=before.releases if observation.releases is None else observation.releases,
-        removal=facts.removal,
     )

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from fipop.api import names
+from fipop.api.conditions import ConditionType
+from fipop.api.models import FloatingIP
 from fipop.errors import ConflictError, ForbiddenError
 from fipop.jsons import Json
 from fipop.kube.client import NAMESPACE_TERMINATING
@@ -20,10 +23,9 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.operator.addresses.range_selection import choose_for_guest
-from fipop.operator.addresses.ranges import is_respecified
+from fipop.operator.addresses.range_selection import choose_for_guest, describe_misfits
 from fipop.operator.configuration import Configuration
-from fipop.operator.queues import Event, Key, Kind, Request
+from fipop.operator.queues import Event, Request, request_guest
 from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster
@@ -31,8 +33,14 @@ from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory, GuestState
+from fipop.state.ledger import is_respecified
 
 logger = logging.getLogger(__name__)
+
+REFUSED = frozenset({"InvalidSpec", "RangeNotFound", "RangeRestricted", "AddressOutOfRange", "FamilyMissing"})
+"""Reasons of floating IPs that do not wait for anybody else."""
+REFUSED_SECONDS = 600.0
+"""How long all floating IPs of a guest cluster are refused until it gets the automatic one beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +61,8 @@ class GuestReconciler:
         name = change.latest.name
         if resource == MANAGEMENT_CLUSTERS:
             return (name, *self._find_on_harvester(change))
-        if resource == NAMESPACES and self.guests.cache.guest_clusters(name):
+        cache = self.guests.cache
+        if resource == NAMESPACES and (cache.guest_clusters(name) or cache.floating_ips_of(name)):
             return (name,)
         return ()
 
@@ -70,13 +79,12 @@ class GuestReconciler:
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guests that an event may change, or that may get a floating IP now."""
         change, guest_ids = event.change, list(event.guest_ids)
-        if event.resource == FLOATING_IP_RANGES and is_respecified(change):
+        if event.resource == FLOATING_IP_RANGES and is_respecified(change.old, change.new):
             known = self.guests.all()
             guest_ids += [each.id for each in known if needs_floating_ip(self.guests.cache, each)]
-        elif event.resource == FLOATING_IPS and change.new is None:
+        elif event.resource == FLOATING_IPS and (change.new is None or _refused_since(change.new)):
             guest_ids.append(change.latest.namespace)
-        for guest_id in guest_ids:
-            yield Request(Key(Kind.GUEST, "", guest_id))
+        yield from map(request_guest, guest_ids)
 
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Resolve the links of a guest cluster, whichever of its objects changed, and create its floating IP."""
@@ -93,7 +101,8 @@ class GuestReconciler:
         if isinstance(found, Waiting):
             return self._wait(guest_id, state, found)
         state.failed_lookups = 0
-        return None
+        seconds = self._seconds_to_replacement(found)
+        return RetryAfter(seconds) if seconds is not None and seconds > 0 else None
 
     def _wait(self, guest_id: str, state: GuestState, waiting: Waiting) -> RetryAfter | None:
         logger.debug("Guest cluster is waiting", extra={"guest": guest_id, "reason": waiting.message})
@@ -106,21 +115,32 @@ class GuestReconciler:
 
     async def _serve(self, guest: Guest, *, is_retry: bool) -> None:
         creates = self.configuration.settings.may_create_floating_ips
-        if not (creates and needs_floating_ip(self.guests.cache, guest)):
+        seconds = self._seconds_to_replacement(guest)
+        if not creates or seconds is None or seconds > 0:
             return
         if choose_for_guest(self.guests.cache, guest):
             await self._create(guest)
             return
-        if guest.on_harvester and not is_retry:
-            harvester = guest.harvester_cluster_name or "(not in Rancher)"
-            networks = ", ".join(guest.networks) or "(none)"
+        if (guest.on_harvester or guest.cluster.opted_in) and not is_retry:
+            message = describe_misfits(self.guests.cache, guest)
             self.events.record(
                 reference_to(PROVISIONING_CLUSTERS, guest.cluster.meta),
                 EventType.WARNING,
                 "NoMatchingRange",
-                f'Guest cluster "{guest.cluster_name}" gets no FloatingIP: no FloatingIPRange serves Harvester cluster '
-                f"{harvester}, networks {networks}. Create one.",
+                f"No FloatingIP is created. {message}",
             )
+
+    def _seconds_to_replacement(self, guest: Guest) -> float | None:
+        """Return in how many seconds a guest cluster gets a floating IP; None if it has one, or wants none."""
+        cache, now = self.guests.cache, self.guests.client.server_now()
+        if needs_floating_ip(cache, guest):
+            return 0.0
+        others = cache.floating_ips_of(guest.id)
+        refused = [since for each in others if (since := _refused_since(each)) is not None]
+        is_there = cache.floating_ips.get(guest.id, guest.cluster_name + names.FLOATING_IP_SUFFIX) is not None
+        if len(refused) < len(others) or is_there or guest.deleting or not guest.cluster.wants_floating_ip:
+            return None
+        return REFUSED_SECONDS - (now - max(refused)).total_seconds()
 
     async def _create(self, guest: Guest) -> None:
         """Make the floating IP; its range is written with its address, since until then another may serve it."""
@@ -133,6 +153,15 @@ class GuestReconciler:
             return
         self.guests.cache.observe(FLOATING_IPS, made)
         logger.info("Created FloatingIP", extra={"guest": guest.id, "cluster": guest.cluster_name})
+
+
+def _refused_since(floating_ip: FloatingIP) -> datetime | None:
+    """Return since when a floating IP has no address and gets none until somebody changes it; None otherwise."""
+    conditions = () if floating_ip.status.addresses else floating_ip.status.conditions
+    found = (
+        each.since for each in conditions if each.type is ConditionType.ALLOCATED and each.reason in REFUSED
+    )
+    return next(found, None)
 
 
 def needs_floating_ip(cache: ClusterCache, guest: Guest) -> bool:

@@ -3,56 +3,87 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from random import Random, SystemRandom
+from functools import partial
+from random import Random
+from typing import TypedDict
 
+from fipop.backoff import Backoff
 from fipop.boundary import loop_time
-from fipop.errors import ApiError
+from fipop.errors import ApiError, FipopError, GuestError
+from fipop.guest.errors import PassTimeoutError
 from fipop.guest.guest_pass import GuestSessions
+from fipop.guest.in_use import InUseAddresses, TooManyAddressesError
 from fipop.guest.release_gate import ReleaseGate
-from fipop.guest.reports import GuestTask, PassReport
+from fipop.guest.reports import ConfigMapOutcome, GuestTask, PassReport
+from fipop.kube.client import TIMEOUT
 from fipop.kube.resources import FLOATING_IPS
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import GuestEvent
-from fipop.operator.addresses.waiting import request_floating_ips_of
+from fipop.operator.addresses.quarantine import QuarantineReconciler
 from fipop.operator.configuration import Configuration
-from fipop.operator.guests.departures import Departures
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from fipop.operator.guests.tasks import (
     GuestAddresses,
     WritePermits,
     collect_addresses,
     find_needs,
+    is_leaving,
     judge_urgency,
     reported_releases,
 )
-from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_routine_visit, request_visit
+from fipop.operator.queues import (
+    Event,
+    Key,
+    Kind,
+    Request,
+    WorkQueues,
+    request_floating_ip,
+    request_routine_visit,
+    request_visit,
+)
 from fipop.operator.rollout.controller import RolloutController
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import RetryAfter
-from fipop.state.guests import GuestDirectory, GuestState, PassSchedule, ReleaseRemoval
+from fipop.state.gate import Gate
+from fipop.state.guests import GuestDirectory, GuestState, PassSchedule
 from fipop.state.observations import GuestObservation, observe, provisioning, unreachable
+from fipop.state.reports import Source
 
 logger = logging.getLogger(__name__)
 
 NEW_GUEST_SECONDS = 5.0
-"""A status is written when it is known, not in steps on the way there."""
-FIRST_PASS_SECONDS = 0.5
+"""A new guest cluster is not expected to be reachable at once; its status is written when it is known."""
 BUSY = RetryAfter(1.0)
-"""How soon a pass is tried again if another one over the same guest cluster goes on."""
+"""How soon a visit is tried again if another one of the same guest cluster goes on."""
 PROVISIONING_SECONDS = 3600.0
-"""How long a new cluster may stay disconnected until that is a fault."""
-LEAVING_SECONDS = 15.0
-"""How soon a guest that is to be left is looked at again: it waits for others, or for people's confirmation."""
+"""How long Rancher may take to make a new guest cluster until that is a fault."""
+BOOT_SECONDS = 15.0
+"""How often a guest cluster is asked while Rancher makes it; the end of that is an event."""
+SECRET_BACKOFF = Backoff(first_seconds=0.5, limit_seconds=BOOT_SECONDS)
+"""Rancher writes the kubeconfig of a guest cluster 2 s after it connected at the latest."""
 DEEP_CHECK_SECONDS = 3600.0
+READ_RETRY_SECONDS = 5.0
+"""When a guest cluster is read again that did not answer, while new addresses wait for it."""
+BARE_SECONDS = 600.0
+"""How long a guest cluster without a floating IP keeps the keys of fipop."""
+MACHINES_SECONDS = 3600.0
+"""How long a guest cluster counts as new, and how often its machines are read afterwards."""
+
+
+class Hearing(TypedDict):
+    """Who hears what is read in a guest cluster."""
+
+    on_objects: Callable[[InUseAddresses], None]
+    on_machines: Callable[[InUseAddresses], None] | None
 
 
 @dataclass(slots=True, kw_only=True)
 class PassController:
-    """Makes passes; the work queue brings the ids of the guests, the deadlines are those of the guest's session."""
+    """Makes visits; the work queue brings the ids of the guests, the deadlines are those of the guest's session."""
 
     guests: GuestDirectory
     sessions: GuestSessions
@@ -61,8 +92,10 @@ class PassController:
     permits: WritePermits
     queues: WorkQueues
     rollout: RolloutController
-    departures: Departures
-    random: Random = field(default_factory=SystemRandom)
+    gate: Gate
+    quarantine: QuarantineReconciler
+    random: Random
+    _under_way: set[str] = field(default_factory=set)
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guest of a floating IP that asks for something else there now, or is gone: its keys are removed."""
@@ -73,73 +106,102 @@ class PassController:
             yield request_visit(change.latest.namespace)
 
     async def visit(self, guest_id: str, *, may_run_helm: bool = False) -> RetryAfter | None:
-        """Make a pass, or note why there is none; the answer says when the next is due."""
-        await self.queues.stand_back()
-        if guest_id in self.guests.under_way:
+        """Make a visit, or note why there is none; the answer says when the next is due."""
+        if guest_id in self._under_way:
             return BUSY
-        self.guests.under_way[guest_id] = frozenset()
+        self._under_way.add(guest_id)
         try:
+            if not self.gate.is_open:
+                return await self._read(guest_id)
             return await self._visit(guest_id, may_run_helm=may_run_helm)
         finally:
-            del self.guests.under_way[guest_id]
+            self._under_way.discard(guest_id)
 
     async def install(self, guest_id: str) -> RetryAfter | None:
-        """Make a pass that may run helm: all is decided again, as the guest may have waited for long."""
+        """Make a visit that may run helm: all is decided again, as the guest may have waited for long."""
         again = await self.visit(guest_id, may_run_helm=True)
         if again is None or again is BUSY:
             return again
         self.queues.add(request_routine_visit(guest_id, again.seconds))
         return None
 
+    async def _read(self, guest_id: str) -> RetryAfter | None:
+        """Read which addresses a guest cluster uses, and nothing else; return when the next visit is due."""
+        if not self.guests.exists(guest_id):
+            self.gate.note_gone(guest_id)
+            return None
+        guest = self.guests.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)
+        if guest is None or not self.guests.is_readable(guest_id):
+            self._note_unread(guest_id)
+            self.gate.note_gone(guest_id)
+            return RetryAfter(self._next(None))
+        self.gate.note_begun(guest_id)
+        began = self.guests.client.server_now()
+        try:
+            kubeconfig = await read_kubeconfig(self.guests.client, guest)
+            await self.sessions.look(
+                guest_id, kubeconfig, **self._hear(self.guests.state(guest_id), guest, began)
+            )
+        except FipopError as error:
+            self._note_unread(guest_id)
+            logger.info("Could not read guest cluster", extra={"guest": guest_id, "error": str(error)})
+            if isinstance(error, PassTimeoutError) or (
+                isinstance(error, ApiError) and (error.status or error.reason == TIMEOUT)
+            ):
+                self.gate.note_answer()  # one that hangs refuses nothing
+            elif isinstance(error, GuestError) and not isinstance(
+                error, (PassTimeoutError, TooManyAddressesError)
+            ):
+                self.gate.note_gone(guest_id)
+            return RetryAfter(READ_RETRY_SECONDS if self.gate.waits_for(guest_id) else self._next(None))
+        return RetryAfter(self._next(None))
+
     async def _visit(self, guest_id: str, *, may_run_helm: bool) -> RetryAfter | None:
         state = self.guests.state(guest_id)
         guest = state.guest
         if guest is None:
-            return None
+            return await self._read(guest_id)
         addresses = collect_addresses(self.guests.cache, guest)
-        leaving = self.departures.is_leaving(guest)
-        if self.configuration.settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in):
-            # Whatever becomes of this pass: a removal that was confirmed is over, and what is about to be installed is
-            # not gone, whatever was seen before.
-            state.removal = ReleaseRemoval()
-        if not (addresses.floating_ips or addresses.retired or leaving):
+        if self.guests.cache.floating_ips_of(guest_id):
+            state.bare_since = None
+        elif state.bare_since is None:
+            state.bare_since = loop_time()
+        needs_work = (
+            addresses.floating_ips
+            or addresses.retired
+            or self._has_old_keys(state, guest_id)
+            or is_leaving(guest, self.configuration.settings)
+        )
+        if not needs_work:
             # Nothing checks it any more: what was found last would be reported for good.
             state.schedule, state.observation = PassSchedule(), None
-            return None
-        # Keys of several floating IPs are merged: where one of them is paused, all of its guest's stand still.
-        if guest.cluster.paused or any(each.paused for each in addresses.floating_ips):
-            self.departures.note(state, None)
-            return None
+        # Keys of several floating IPs are merged: if one of them is paused, all of its guest cluster stand still.
+        if not needs_work or guest.cluster.paused or any(each.paused for each in addresses.floating_ips):
+            return await self._read(guest_id)
         if state.schedule.deep_at is None:
             # The deep checks of a fleet are spread over their hour, also after a restart.
             state.schedule.deep_at = self._now() - self.random.uniform(0.0, DEEP_CHECK_SECONDS)
-            if self._is_new(guest):
-                # Its kubeconfig and its token come with it, one after the other.
-                return RetryAfter(FIRST_PASS_SECONDS)
-        task = self._build_task(state, guest, addresses, leaving=leaving, may_run_helm=may_run_helm)
-        began = loop_time()
+        task, began = self._build_task(state, guest, addresses, may_run_helm=may_run_helm), loop_time()
         observation, retry_seconds = await self._try(state, task)
+        if not observation.reachable:
+            self._note_unread(guest_id)
         self.metrics.observe_pass(loop_time() - began, success=bool(observation.reachable))
-        if observation.reachable or state.observation is not None or not self._is_new(guest):
-            self._note(state, task, observation)
-        else:
-            # A new guest is not expected to be reachable, for a moment.
+        is_new = self._age_seconds(guest) < NEW_GUEST_SECONDS
+        if is_new and not observation.reachable:
             retry_seconds = min(retry_seconds or NEW_GUEST_SECONDS, NEW_GUEST_SECONDS)
+        if observation.reachable or state.observation is not None or not is_new:
+            self._note(state, task, observation)
         return RetryAfter(self._next(retry_seconds))
 
     def _build_task(
-        self,
-        state: GuestState,
-        guest: Guest,
-        addresses: GuestAddresses,
-        *,
-        leaving: bool,
-        may_run_helm: bool,
+        self, state: GuestState, guest: Guest, addresses: GuestAddresses, *, may_run_helm: bool
     ) -> GuestTask:
         settings = self.configuration.settings
         includes = settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
-        opted_in = bool(addresses.floating_ips) and includes
+        leaving = is_leaving(guest, settings)
+        opted_in = bool(addresses.floating_ips) and includes and not leaving
         gate = self.rollout.gate(guest) if opted_in else ReleaseGate()
+        began = self.guests.client.server_now()
 
         async def may_write() -> bool:
             return addresses.are_complete and await self.permits.may_write(addresses.held)
@@ -150,18 +212,22 @@ class PassController:
             floating_ips=addresses.floating_ips,
             granted=addresses.granted,
             retired=addresses.retired,
+            withheld=self.permits.find_withheld(addresses),
+            frozen=addresses.frozen,
             settings=settings if gate.aim is None else gate.aim.settings,
             before_write=may_write,
             gate=gate,
+            **self._hear(state, guest, began),
             on_helm=lambda: self.rollout.note_helm(state),
             leaving=leaving,
+            may_remove=leaving,
             may_run_helm=may_run_helm,
             reported=reported_releases(self.guests.cache, guest.id),
             memory=state.release_memory,
         )
 
     async def _try(self, state: GuestState, task: GuestTask) -> tuple[GuestObservation, float | None]:
-        """Make a pass if the guest can be reached; return what is observed, and when to try again."""
+        """Make a visit if the guest can be reached; return what is observed, and when to try again."""
         guest = task.guest
         try:
             kubeconfig = await read_kubeconfig(self.guests.client, guest)
@@ -173,23 +239,21 @@ class PassController:
         except KubeconfigMissingError as error:
             state.schedule.failures += 1
             self._note_rollout(state, task, None)
+            if error.is_absent and self._is_provisioning(guest):
+                seconds = SECRET_BACKOFF.step_seconds(state.schedule.failures)
+                return provisioning(installs=task.opted_in), seconds
             self._count(state, task, GuestEvent.API_CONNECTION, success=False)
             missing = unreachable("KubeconfigMissing", str(error), installs=task.opted_in)
             return missing, retry_delay_seconds(self._age_seconds(guest), state.schedule.failures)
-        except ApiError:
-            self.departures.note(state, None)  # other guest clusters do not wait for it
-            raise
-        may_remove = task.leaving and self.departures.may_remove(guest.id)
-        return await self._pass_over(state, replace(task, kubeconfig=kubeconfig, may_remove=may_remove))
+        return await self._run(state, replace(task, kubeconfig=kubeconfig))
 
-    async def _pass_over(self, state: GuestState, task: GuestTask) -> tuple[GuestObservation, float | None]:
+    async def _run(self, state: GuestState, task: GuestTask) -> tuple[GuestObservation, float | None]:
         guest_id = task.guest.id
         deep = self._now() - (state.schedule.deep_at or 0.0) >= DEEP_CHECK_SECONDS
 
         def observe_now(report: PassReport) -> GuestObservation:
-            return observe(report, task, self.permits.contested(guest_id))
+            return observe(report, task)
 
-        self.guests.under_way[guest_id] = task.granted
         report = await self.sessions.run_pass(
             task,
             deep=deep,
@@ -198,23 +262,54 @@ class PassController:
             early=lambda report: self._note(state, task, observe_now(report)),
         )
         self._note_rollout(state, task, report)
-        if task.leaving:
-            self.departures.note(state, report.has_ours, awaits_helm=report.awaits_helm)
         if report.awaits_helm:
             self.queues.add(Request(Key(Kind.INSTALL, "", guest_id), judge_urgency(task, report)))
-        retry = self._record(state, task, report, deep=deep)
-        if task.leaving and report.has_ours:
-            retry = min(retry or LEAVING_SECONDS, LEAVING_SECONDS)
-        return observe_now(report), retry
+        retry_seconds = self._record(state, task, report, deep=deep)
+        is_configured = report.config_map.outcome not in {ConfigMapOutcome.NOT_TRIED, ConfigMapOutcome.FAILED}
+        if not (task.guest.provisioned or is_configured) and self._is_provisioning(task.guest):
+            return provisioning(installs=task.opted_in), BOOT_SECONDS
+        return observe_now(report), retry_seconds
+
+    def _hear(self, state: GuestState, guest: Guest, began: datetime) -> Hearing:
+        """Return who takes in what a visit reads: nodes and the API server are not always due."""
+        is_due = loop_time() - state.machines_read_at >= MACHINES_SECONDS
+        is_young = self._age_seconds(guest) < MACHINES_SECONDS
+        may_end = any(self.quarantine.find_quarantined(guest.id))
+        machines = partial(self._take, guest.id, Source.MACHINES, began)
+        return {
+            "on_objects": partial(self._take, guest.id, Source.OBJECTS, began),
+            "on_machines": machines if is_due or is_young or may_end else None,
+        }
+
+    def _take(self, guest_id: str, source: Source, began: datetime, found: InUseAddresses) -> None:
+        """Take in what was read wholly."""
+        state, reports = self.guests.state(guest_id), self.guests.cache.ledger.reports
+        if self.guests.has_nothing(guest_id):
+            return
+        reports.take(guest_id, source, began, found)
+        if source is Source.MACHINES:
+            state.machines_read_at = loop_time()
+        self.gate.note_answer()
+        if reports.read_since(guest_id) is not None:
+            state.unread_since = None
+            self.queues.add(*self.quarantine.request_quarantined(guest_id))
+            self.gate.note_read(guest_id)
+
+    def _has_old_keys(self, state: GuestState, guest_id: str) -> bool:
+        """Whether a guest cluster without an address has had keys of fipop for so long that they are taken out."""
+        is_bare = state.bare_since is not None and loop_time() - state.bare_since >= BARE_SECONDS
+        return is_bare and bool(self.guests.cache.ledger.reports.find_ours(guest_id))
+
+    def _note_unread(self, guest_id: str) -> None:
+        state = self.guests.state(guest_id)
+        state.unread_since = state.unread_since or self.guests.client.server_now()
 
     def _note_rollout(self, state: GuestState, task: GuestTask, report: PassReport | None) -> None:
         if task.opted_in:
             self.rollout.note(state, report)
-        elif report is None:
-            self.departures.note(state, None)
 
     def _record(self, state: GuestState, task: GuestTask, report: PassReport, *, deep: bool) -> float | None:
-        """Count and log how a pass ended; return in how many seconds the next is due, None: at the interval."""
+        """Count and log how a visit ended; return in how many seconds the next is due, None: at the interval."""
         guest, schedule = task.guest, state.schedule
         for event in report.events:
             self._count(state, task, event.event, success=event.success)
@@ -234,10 +329,10 @@ class PassController:
     def _note(self, state: GuestState, task: GuestTask, observation: GuestObservation) -> None:
         if state.observation != observation:
             state.observation = observation
-            self.queues.add(*request_floating_ips_of(self.guests.cache, task.guest.id))
+            self.queues.add(*map(request_floating_ip, self.guests.cache.floating_ips_of(task.guest.id)))
 
     def _next(self, retry_seconds: float | None) -> float:
-        """Return the time to the next pass: spread, so that a fleet that started together does not stay together."""
+        """Return the time to the next visit: spread, so that a fleet that started together does not stay together."""
         interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
         if retry_seconds is not None:
             interval = min(interval, retry_seconds)
@@ -248,11 +343,8 @@ class PassController:
             harvester = task.guest.harvester_cluster_name or ""
             self.metrics.count_guest_event(task.guest.cluster_name, harvester, event, success)
 
-    def _is_new(self, guest: Guest) -> bool:
-        return self._age_seconds(guest) < NEW_GUEST_SECONDS
-
     def _is_provisioning(self, guest: Guest) -> bool:
-        """Whether a disconnected guest is new, and no status tells of an answer or a fault of it."""
+        """Whether a guest cluster is new, and no status tells of an answer or a fault of it."""
         was_tried = any(each.reachable is not None for each in self.guests.cache.guest_statuses(guest.id))
         return self._age_seconds(guest) < PROVISIONING_SECONDS and not was_tried
 
@@ -271,9 +363,9 @@ def schedule_next(
     now: datetime,
     created: datetime,
 ) -> float | None:
-    """Record how a pass ended; return in how many seconds the next is due, None: at the interval."""
+    """Record how a visit ended; return in how many seconds the next is due, None: at the interval."""
     if deep and report.releases and report.checked:
-        # Also when the pass failed: what fails for good would make every pass a deep one.
+        # Also when the visit failed: what fails for good would make every visit a deep one.
         schedule.deep_at = now.timestamp()
     schedule.failures = 0 if report.error is None else schedule.failures + 1
     if not report.mends_soon:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,18 +10,22 @@ from dataclasses import dataclass
 from fipop.api.models import FloatingIP, Reservation
 from fipop.errors import UnavailableError
 from fipop.guest.reports import GuestTask, PassReport
-from fipop.ipam.addresses import format_address
-from fipop.operator.addresses.facts import bind_guest
-from fipop.operator.addresses.values import address_of
-from fipop.operator.guests.reported import ReportedAddresses
+from fipop.ipam.addresses import format_address, parse_address
+from fipop.operator.addresses.decision import bind_guest
+from fipop.operator.addresses.reservations import ReservationStore
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import Priority
 from fipop.settings.options import Settings
-from fipop.state.cache import BY_OWNER_NAMESPACE, ClusterCache
-from fipop.state.gate import AllocationGate
+from fipop.state.cache import ClusterCache
+from fipop.state.claims import address_of
+from fipop.state.gate import Gate
 from fipop.state.guests import GuestDirectory
+from fipop.state.ledger import BY_OWNER_NAMESPACE
 
 logger = logging.getLogger(__name__)
+
+READS_AT_ONCE = 32
+"""How many reservations are read at once before a guest cluster is written: the answers must be fresh together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,8 @@ class GuestAddresses:
     """The reservations that back these addresses."""
     retired: frozenset[str]
     """The addresses that it had and that are in quarantine: they are removed from it."""
+    frozen: frozenset[str]
+    """The addresses of floating IPs with the wrong `clustername`: keys with one of them stay as they are."""
 
     @property
     def granted(self) -> frozenset[str]:
@@ -51,13 +58,11 @@ def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
     if floating_ip is None:
         return None
     status = floating_ip.status
-    removal = status.guest.removal if status.guest is not None else None
-    if not status.addresses and removal is None:
+    if not status.addresses:
         return None
     return (
         floating_ip.uid,
         status.addresses,
-        removal,
         floating_ip.service_namespace,
         floating_ip.allow_share,
         floating_ip.interface,
@@ -83,48 +88,57 @@ def collect_addresses(cache: ClusterCache, guest: Guest) -> GuestAddresses:
         for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
         if not each.is_held and each.owner.name
     )
-    return GuestAddresses(floating_ips=floating_ips, held=held, retired=_text_of(retired) - _text_of(held))
+    frozen = (
+        text
+        for each in cache.floating_ips_of(guest.id)
+        if bind_guest(cache, each).blocker is not None
+        for text in each.status.addresses
+    )
+    return GuestAddresses(
+        floating_ips=floating_ips,
+        held=held,
+        retired=_text_of(retired) - _text_of(held),
+        frozen=frozenset(frozen),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePermits:
-    """Permits writes.
+    """Permits writes. `leads` tells whether this replica leads for as long as a write may take."""
 
-    `leads` tells whether this replica leads for as long as a write may take; `gate` and `reported` what other guest
-    clusters were seen to carry.
-    """
-
-    gate: AllocationGate
-    reported: ReportedAddresses
+    cache: ClusterCache
+    reservations: ReservationStore
+    gate: Gate
     leads: Callable[[], bool]
 
     async def may_write(self, held: Iterable[Reservation]) -> bool:
-        """Return whether addresses are still their owners', and no other guest cluster carries them.
-
-        Raises AddressConflictError.
-        """
-        held = tuple(held)
-        if self.gate.is_shut or not all(map(self.gate.may_write, held)):
+        """Return whether addresses are still their owners', and this replica still leads."""
+        if not self.gate.is_open:
             return False
-        for reservation in held:
-            await self.reported.check(reservation)
+        slots = asyncio.Semaphore(READS_AT_ONCE)
+
+        async def is_held(each: Reservation) -> bool:
+            async with slots:
+                return await self.reservations.is_held_by(each.name, each.owner)
+
         try:
-            for reservation in held:
-                if not await self.reported.reservation_store.is_held_by(reservation.name, reservation.owner):
-                    return False
+            if not all(await asyncio.gather(*map(is_held, held))):
+                return False
         except UnavailableError as error:
-            # The guest has no part in that, and is not to wait as if it had.
+            # The guest cluster has no part in that, and is not to wait as if it had.
             logger.debug("Could not confirm addresses", extra={"error": str(error)})
             return False
         return self.leads()
 
-    def contested(self, guest_id: str) -> dict[str, tuple[str, ...]]:
-        """Return the guest clusters that claim addresses which this one holds, by address."""
-        return {
-            format_address(address_of(each)): claimants
-            for each in self.reported.guests.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-            if each.is_held and (claimants := self.reported.reporters(each, but=guest_id))
+    def find_withheld(self, addresses: GuestAddresses) -> frozenset[str]:
+        """Return the addresses that another guest cluster uses, too: no key gets them anew."""
+        found = {
+            text
+            for each in addresses.floating_ips
+            for text in each.status.addresses
+            if self.cache.ledger.find_rivals(each, parse_address(text))
         }
+        return frozenset(found)
 
 
 def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
@@ -134,6 +148,12 @@ def served_floating_ips(cache: ClusterCache, guest: Guest) -> list[FloatingIP]:
         for floating_ip in cache.floating_ips_of(guest.id)
         if floating_ip.status.addresses and bind_guest(cache, floating_ip).blocker is None
     ]
+
+
+def is_leaving(guest: Guest, settings: Settings) -> bool:
+    """Return whether a guest cluster has to lose the releases that fipop made: two labels say so."""
+    wants_removal = guest.cluster.opted_out and guest.cluster.wants_removal
+    return wants_removal and not (settings.unknown_release_options or guest.deleting or guest.cluster.paused)
 
 
 def reported_releases(cache: ClusterCache, guest_id: str) -> frozenset[tuple[str, str]]:

@@ -77,7 +77,7 @@ class RolloutController:
         """Return what may be done about a guest's releases now."""
         settings = self.configuration.settings
         is_loading = settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded
-        if is_loading or settings.unknown_options:
+        if is_loading or settings.unknown_release_options:
             return ReleaseGate(is_open=False, unreadable=self._load_error if is_loading else "")
         state = self.state
         keeper = GateKeeper(
@@ -125,7 +125,7 @@ class RolloutController:
         if not self._loaded:
             await self._load()
         fleet = self.fleet()
-        if settings.unknown_options:
+        if settings.unknown_release_options:
             self._advanced_at = None  # the clocks of guests stand still
             return
         target = None

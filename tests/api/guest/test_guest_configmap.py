@@ -10,6 +10,7 @@ import pytest
 from fipop.api import names
 from fipop.errors import ApiError, ForbiddenError, GuestError, UnavailableError
 from fipop.guest.errors import PassTimeoutError
+from fipop.guest.in_use import InUseAddresses
 from fipop.guest.release_gate import ReleaseGate
 from fipop.guest.reports import ConfigMapOutcome, EventResult
 from fipop.ipam.addresses import parse_address
@@ -35,12 +36,12 @@ async def test_a_guest_gets_its_address_opted_in_or_not(bench: GuestBench) -> No
     assert EventResult(event=GuestEvent.CONFIG_MAP, success=True) in report.events
 
 
-async def test_a_quiet_pass_is_one_request_and_no_write(bench: GuestBench) -> None:
+async def test_a_quiet_visit_is_two_requests_and_no_write(bench: GuestBench) -> None:
     await bench.run()
     version = (await bench.client.get(CONFIG_MAP.format("kube-system")))["metadata"]["resourceVersion"]
     for _ in range(3):
         seen = await bench.requests_of_a_pass()
-        assert [request.method for request in seen] == ["GET"]
+        assert [request.method for request in seen] == ["GET", "GET"]
     found = await bench.client.get(CONFIG_MAP.format("kube-system"))
     assert found["metadata"]["resourceVersion"] == version
 
@@ -163,7 +164,7 @@ async def test_nothing_is_written_that_is_not_permitted_at_the_last_moment(bench
     bench.before_write = refuse
     report = await bench.run()
     assert report.config_map.outcome is ConfigMapOutcome.WITHHELD
-    assert asked_after == [1], "it is asked after the guest was read"
+    assert asked_after == [2], "it is asked after the guest was read"
     assert await bench.config_map() is None
 
 
@@ -230,16 +231,6 @@ async def test_our_own_mark_in_the_guest_is_not_trusted_blindly(bench: GuestBenc
     assert await bench.data() == {"cidr-global": "10.0.0.1/32", "note": "mine"}
 
 
-async def test_harvester_is_known_by_a_label_of_its_nodes(bench: GuestBench) -> None:
-    assert not await bench.room.is_harvester(bench.guest_id, bench.kubeconfig())
-    labels = {"harvesterhci.io/managed": "true"}
-    await bench.client.create("/api/v1/nodes", {"metadata": {"name": "harvester-1", "labels": labels}})
-    try:
-        assert await bench.room.is_harvester(bench.guest_id, bench.kubeconfig())
-    finally:
-        await bench.client.delete("/api/v1/nodes/harvester-1")
-
-
 async def test_services_and_config_maps_that_carry_an_address_are_named(bench: GuestBench) -> None:
     await bench.put_config_map("default", range_prod="10.1.0.1-10.1.0.9")
     ports = [{"port": 80}]
@@ -258,7 +249,11 @@ async def test_services_and_config_maps_that_carry_an_address_are_named(bench: G
         f"{services}/legacy/status", {"status": {"loadBalancer": {"ingress": [{"ip": "10.2.0.4"}]}}}
     )
     bench.proxy.forget_requests()
-    carried = await bench.room.look(bench.guest_id, bench.kubeconfig())
+    found: list[InUseAddresses] = []
+    await bench.room.look(
+        bench.guest_id, bench.kubeconfig(), on_objects=found.append, on_machines=found.append
+    )
+    carried, _ = found
     named = {
         address: str(carried.carrier_of(parse_address(address)) or "")
         for address in ("10.1.0.5", "10.2.0.1", "fd00::2")
@@ -272,10 +267,9 @@ async def test_services_and_config_maps_that_carry_an_address_are_named(bench: G
         "Service default/legacy"
     ] * 2
     assert carried.carrier_of(parse_address("10.1.0.10")) is None
-    # Services are asked for once more if the API server cannot select them by their type, as before Kubernetes 1.31.
-    paths = [each.path for each in bench.proxy.requests_of(bench.guest_id)]
-    assert [each for each in paths if each != "/api/v1/services"] == ["/api/v1/configmaps"]
-    assert 1 <= paths.count("/api/v1/services") <= 2
+    paths = sorted(each.path for each in bench.proxy.requests_of(bench.guest_id))
+    endpoints = "/api/v1/namespaces/default/endpoints/kubernetes"
+    assert paths == ["/api/v1/configmaps", endpoints, "/api/v1/nodes", "/api/v1/services"]
     for name in ("annotated", "internal", "legacy"):
         await bench.client.delete(f"{services}/{name}")
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.models import FloatingIPStatus, GuestStatus, Owner, ReleaseStatus
+from fipop.api.models import FloatingIPStatus, GuestStatus, Owner, ReleaseStatus, Reported
 from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
 from fipop.api.rendering import (
     INT64_MAX,
@@ -15,7 +15,7 @@ from fipop.api.rendering import (
     render_range_status,
     render_reservation,
 )
-from fipop.ipam.allocator import RangeUsage, Usage
+from fipop.ipam.ranges import RangeUsage, Usage
 from tests.harness.objects import build_floating_ip, build_range, build_reservation
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -84,8 +84,11 @@ def test_the_status_of_a_range_is_read_as_it_was_written() -> None:
     later = Condition(
         type=ConditionType.CONFLICT, verdict=Verdict.FALSE, reason="r", since=NOW + timedelta(days=1)
     )
-    status = render_range_status(capacity, (READY, later), 7)
+    reported = (Reported("10.0.0.1", "c-m-9"), Reported("fd00::1", "c-m-8"))
+    status = render_range_status(capacity, reported, 3, (READY, later), 7)
     found = parse_range({**build_range("pool", "10.0.0.0/28"), "status": status})
     assert (found.status_capacity, found.conditions) == (capacity, (READY, later))
     assert found.observed_generation == 7
-    assert render_range_status(None, (), 7)["capacity"] is None
+    assert (found.reported, found.reported_count) == (reported, 3)
+    empty = render_range_status(None, (), 0, (), 7)
+    assert (empty["capacity"], empty["reported"], empty["reportedCount"]) == (None, None, None)

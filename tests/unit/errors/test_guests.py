@@ -3,11 +3,7 @@
 import pytest
 
 from fipop.errors import GuestError
-from fipop.guest.errors import AddressConflictError, ChartError, HelmError, HelmFailure, PassTimeoutError
-
-
-def test_an_address_that_another_guest_carries_tells_how_it_is_written_all_the_same() -> None:
-    assert "ignore-claim" in str(AddressConflictError(address="10.0.0.1", carrier="guest c-m-b"))
+from fipop.guest.errors import ChartError, HelmError, HelmFailure, PassTimeoutError
 
 
 @pytest.mark.parametrize("failure", list(HelmFailure))

@@ -8,25 +8,9 @@ import pytest
 from fipop.errors import FipopError, UnavailableError
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.limits import GuestLimits
-from fipop.ipam.addresses import parse_address
 from localfleet.proxy import Fault, RancherProxy
 from localfleet.simulated import SimulatedGuest
 from tests.unit.guest.passes import add_guest
-
-
-async def test_an_old_api_server_that_cannot_select_services_is_asked_for_all_of_them(
-    proxy: RancherProxy, limits: GuestLimits
-) -> None:
-    task = add_guest(proxy, "c-m-old", fault=Fault(status=400, only=lambda seen: "spec.type" in seen.query))
-    guest = proxy.guests["c-m-old"].target
-    assert isinstance(guest, SimulatedGuest)
-    manifest = {
-        "metadata": {"namespace": "prod", "name": "web"},
-        "spec": {"type": "LoadBalancer", "loadBalancerIP": "10.0.0.9"},
-    }
-    guest.put("services", manifest)
-    carried = await GuestSessions(limits).look("c-m-old", task.kubeconfig)
-    assert str(carried.carrier_of(parse_address("10.0.0.9"))) == "Service prod/web"
 
 
 async def test_a_look_that_gets_no_answer_says_so_and_not_that_nothing_is_carried(
@@ -34,7 +18,7 @@ async def test_a_look_that_gets_no_answer_says_so_and_not_that_nothing_is_carrie
 ) -> None:
     task = add_guest(proxy, "c-m-a", fault=Fault(status=503))
     with pytest.raises(UnavailableError):
-        await GuestSessions(limits).look("c-m-a", task.kubeconfig)
+        await GuestSessions(limits).look("c-m-a", task.kubeconfig, on_objects=lambda _found: None)
 
 
 @pytest.mark.parametrize(
@@ -74,4 +58,4 @@ async def test_objects_of_any_shape_end_in_a_report(
     report = await sessions.run_pass(task)
     assert report.error is None or isinstance(report.error, (FipopError))
     with contextlib.suppress(FipopError):
-        await sessions.look("c-m-a", task.kubeconfig)
+        await sessions.look("c-m-a", task.kubeconfig, on_objects=lambda _found: None)

@@ -1,4 +1,4 @@
-"""The rules of pools and allocators over plain enumerated sets: slow, obvious, and written without the core's code."""
+"""The rules of pools and ranges over plain enumerated sets: slow, obvious, and written without the core's code."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ def parts(draw: st.DrawFn) -> str:
 
 @dataclass
 class NaiveRange:
+    space: str
     pool: set[Address]
     created: datetime
     descending: bool
@@ -92,44 +93,32 @@ class NaiveRange:
 
 
 @dataclass
-class NaiveUser:
-    pool: str
-    until: datetime | None = None
-
-
-@dataclass
-class NaiveAllocator:
-    """What each operation of an allocator means, by enumeration; users are by reason and owner."""
+class NaiveTable:
+    """What each operation of a table of ranges means, by enumeration; `used` are the addresses in use of each space."""
 
     ranges: dict[str, NaiveRange] = field(default_factory=dict)
-    users: dict[Address, dict[tuple[int, str], NaiveUser]] = field(default_factory=dict)
+    used: set[tuple[str, Address]] = field(default_factory=set)
 
     def older(self, name: str) -> list[str]:
         mine = self.ranges[name]
         found = [
             other
             for other, its in self.ranges.items()
-            if (its.created, other) < (mine.created, name) and its.pool & mine.pool
+            if (its.created, other) < (mine.created, name)
+            and its.space == mine.space
+            and its.pool & mine.pool
         ]
         return sorted(found, key=lambda other: (self.ranges[other].created, other))
 
-    def given_by(self, name: str) -> set[Address]:
+    def assigned(self, name: str) -> set[Address]:
         taken: set[Address] = set().union(*(self.ranges[older].pool for older in self.older(name)))
         return self.ranges[name].pool - taken
 
     def next(self, name: str, family: Family) -> Address | None:
         """The address that is assigned next; None: there is none."""
-        if self.ranges[name].draining:
+        found = self.ranges[name]
+        if found.draining:
             return None
-        mine = [each for each in self.given_by(name) if each.family is family]
-        candidates = [each for each in mine if each not in self.users]
-        pick = max if self.ranges[name].descending else min
-        return pick(candidates, default=None)
-
-    def usage(self, name: str, family: Family) -> tuple[int, int, int, int]:
-        given = {each for each in self.given_by(name) if each.family is family}
-        holders = {each: users[min(users)] for each, users in self.users.items() if each.family is family}
-        mine = {each: holder for each, holder in holders.items() if holder.pool == name}
-        used = sum(each in given and holder.until is None for each, holder in mine.items())
-        quarantined = sum(each in given and holder.until is not None for each, holder in mine.items())
-        return used, len(given - self.users.keys()), quarantined, len(mine.keys() - given)
+        mine = [each for each in self.assigned(name) if each.family is family]
+        pick = max if found.descending else min
+        return pick((each for each in mine if (found.space, each) not in self.used), default=None)

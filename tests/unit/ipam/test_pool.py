@@ -109,6 +109,15 @@ def test_the_grammar_reads_what_people_write(text: str, expected: list[str]):
         ("010.0.0.1", "010.0.0.1", 1, "leading zeros"),
         ("10.0.0.1;10.0.0.2", "10.0.0.1;10.0.0.2", 1, "is not an"),
         ("0.0.0.0/32", "0.0.0.0/32", 1, "DHCP"),
+        ("224.0.5.0/28", "224.0.5.0/28", 1, "multicast"),
+        ("10.0.0.1,239.255.255.255", "239.255.255.255", 2, "multicast"),
+        ("127.0.5.0/28", "127.0.5.0/28", 1, "loopback"),
+        ("169.254.1.1-169.254.1.9", "169.254.1.1-169.254.1.9", 1, "link-local"),
+        ("::ffff:127.0.0.1", "::ffff:127.0.0.1", 1, "loopback"),
+        ("ff02::/120", "ff02::/120", 1, "multicast"),
+        ("::1", "::1", 1, "loopback"),
+        ("fe80::/64", "fe80::/64", 1, "link-local"),
+        ("::/128", "::/128", 1, "unspecified"),
     ],
 )
 def test_a_wrong_part_is_quoted_with_its_position(text: str, part: str, position: int, problem: str):
@@ -119,6 +128,14 @@ def test_a_wrong_part_is_quoted_with_its_position(text: str, part: str, position
     assert problem in error.problem
     assert str(position) in str(error)
     assert f'"{part}"' in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["126.0.0.1", "128.0.0.1", "169.253.0.1", "223.255.255.255", "240.0.0.1", "::2", "fec0::1", "fd00::1"],
+)
+def test_addresses_beside_those_for_other_purposes_can_be_assigned(text: str):
+    assert addresses(parse_pool(text)) == [text]
 
 
 def test_a_wrong_exclusion_is_told_by_its_number_and_part():

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.models import FloatingIPRange, Meta
 from fipop.ipam.addresses import Family
-from fipop.ipam.allocator import RangeUsage, Usage
+from fipop.ipam.ranges import RangeUsage, Usage
 from fipop.metrics.exposition import Metrics
 from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
 from tests.harness.guests import build_guest
@@ -50,7 +50,6 @@ FLEET = FleetSnapshot(
     guests=(GUEST,),
     queue_depths={"guests": 7},
     bad_options=2,
-    withheld_releases=40,
     floating_ips={"True": 3, "False": 1, "Unknown": 0},
     gives_out=True,
     install_queue=12,

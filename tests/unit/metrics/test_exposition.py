@@ -53,7 +53,6 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
         "fipop_api_last_answer_timestamp_seconds 1.5e+09",
         "fipop_settings_bad_options 2.0",
         "fipop_predecessor_running 0.0",
-        "fipop_withheld_releases 40.0",
         'fipop_guest_last_pass_timestamp_seconds{guest="c-m-4xk8q2vz",guest_cluster="demo"} 1.5e+09',
     ):
         assert line in shown

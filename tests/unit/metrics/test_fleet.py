@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fipop.api.conditions import Verdict
 from fipop.ipam.addresses import Family
-from fipop.ipam.allocator import Usage
+from fipop.ipam.ranges import Usage
 from fipop.metrics.samples import FleetSnapshot, GuestEvent
 from tests.unit.metrics.samples import FLEET, GUEST, RANGE, Fleet, another_guest, usage_of
 
@@ -88,14 +88,6 @@ def test_a_range_that_cannot_be_read_shows_why_and_counts_nothing(fleet: Fleet) 
     for legacy in ("capacity", "reserved"):
         (line,) = fleet.lines(f"kubefipoperator_fipranges_{legacy}")
         assert line.endswith(" 0.0")
-
-
-def test_the_leader_alone_shows_which_ranges_wait_for_guests(fleet: Fleet) -> None:
-    assert fleet.lines("fipop_range_waits_for_guests") == []
-    fleet.snapshot = replace(FLEET, ranges=(replace(RANGE, waits_for_guests=True),))
-    assert fleet.lines("fipop_range_waits_for_guests") == [
-        'fipop_range_waits_for_guests{range="guest-vlan"} 1.0'
-    ]
 
 
 def test_what_a_leader_waits_for_is_shown_by_the_leader_alone(fleet: Fleet) -> None:

@@ -74,7 +74,7 @@ async def test_what_a_killed_process_left_goes_at_the_start_and_not_with_the_fir
             await running
 
 
-KNOWN = ("kube-fip-config", "fipop-last-settings", "floatingipreservations.kubefip.k8s.binbash.org")
+KNOWN = ("kube-fip-config", "floatingipreservations.kubefip.k8s.binbash.org")
 
 
 @dataclass

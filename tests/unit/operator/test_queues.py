@@ -18,12 +18,11 @@ async def test_every_run_is_measured_by_its_queue_and_kind() -> None:
     queues = build_queues(metrics, Random(1))
 
     async def work(key: Any) -> None:
-        if key == Key(Kind.RANGE, "", "bad"):
+        if key == Key(Kind.RANGES, "", ""):
             raise ValueError("a bug")
 
     for queue, keys in (
-        (queues.objects, [Key(Kind.FLOATING_IP, "c-m-a", "web"), Key(Kind.RANGE, "", "bad")]),
-        (queues.checks, [Key(Kind.QUARANTINE, "", "c-m-a")]),
+        (queues.objects, [Key(Kind.FLOATING_IP, "c-m-a", "web"), Key(Kind.RANGES, "", "")]),
         (queues.passes, [Key(Kind.VISIT, "", "c-m-a")]),
         (queues.installs, [Key(Kind.INSTALL, "", "c-m-a")]),
     ):
@@ -31,10 +30,10 @@ async def test_every_run_is_measured_by_its_queue_and_kind() -> None:
             queues.add(Request(key))
         assert queue.depth == len(keys)
     assert (waits, rounds) == ([], [])
-    for queue in (queues.objects, queues.checks, queues.passes, queues.installs):
+    for queue in (queues.objects, queues.passes, queues.installs):
         await _drain(queue, work)
-    assert waits == ["objects", "objects", "checks", "passes", "installs"]
-    assert rounds == [("floatingip", True), ("range", False), ("quarantine", True)]
+    assert waits == ["objects", "objects", "passes", "installs"]
+    assert rounds == [("floatingip", True), ("ranges", False)]
 
 
 async def _drain(queue: Any, work: Any) -> None:

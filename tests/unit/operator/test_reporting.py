@@ -1,16 +1,20 @@
-"""What people are told beside the status of an object."""
+"""What is reported beside the status of an object."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, cast
 
+from fipop.kube.events import EventRecorder
+from fipop.kube.resources import PROVISIONING_CLUSTERS
+from fipop.metrics import exposition as metrics_exposition
 from fipop.operator.reporting import EventReporter
 from fipop.rancher.matching import Guest
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 from tests.harness.guests import build_guest
-from tests.harness.objects import build_range, cache_of, floating_ip, reservation
+from tests.harness.objects import build_range, cache_of, floating_ip
+from tests.unit.report.snapshots import build_cluster
 
 
 class Events:
@@ -40,34 +44,33 @@ class Guests:
         return self.guest
 
 
-def build(*, networks: tuple[str, ...] = (), known: bool = True) -> tuple[EventReporter, Events, Metrics]:
+def build(*, is_bound: bool = True) -> tuple[EventReporter, Events, Metrics]:
+    """A guest cluster on vlan20, and a range of vlan10."""
     cache = cache_of(
         ranges=[build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": "default/vlan10"})]
     )
-    guest = build_guest(networks=networks)
-    guests = cast("GuestDirectory", Guests(cache, guest if known else None))
+    if is_bound:
+        cache.observe(PROVISIONING_CLUSTERS, build_cluster("demo", "c-m-1"))
+    guest = build_guest(networks=("default/vlan20",))
     events, metrics = Events(), Metrics()
     reporter = EventReporter(
-        guests=guests,
-        events=events,
-        metrics=metrics,
+        guests=cast("GuestDirectory", Guests(cache, guest)),
+        events=cast("EventRecorder", events),
+        metrics=cast("metrics_exposition.Metrics", metrics),
     )
     return reporter, events, metrics
 
 
-def test_an_allocation_is_counted_and_one_for_a_guest_that_is_bound_to_nothing_is_no_mismatch() -> None:
-    reporter, events, metrics = build(networks=("default/vlan20",))
-    reporter.report_allocated(floating_ip(), reservation("10.0.0.1"))
-    assert (metrics.counted, events.recorded) == (["allocated"], [])
-
-
-def test_a_guest_that_claims_more_addresses_than_count_is_told() -> None:
-    reporter, events, _ = build()
-    reporter.report_over_limit("c-m-1", 9)
+def test_an_address_of_another_network_than_that_of_the_guest_cluster_is_reported() -> None:
+    reporter, events, metrics = build()
+    reporter.report_allocated(floating_ip(), "pool")
+    assert metrics.counted == ["allocated"]
     ((name, reason, message),) = events.recorded
-    assert (name, reason) == ("demo", "TooManyClaims")
-    assert "c-m-1" in message
-    assert "9" in message
-    reporter, events, _ = build(known=False)
-    reporter.report_over_limit("c-m-1", 9)
-    assert events.recorded == [], "it is gone"
+    assert (name, reason) == ("web", "NetworkMismatch")
+    assert "default/vlan10" in message
+
+
+def test_a_floating_ip_without_a_guest_cluster_has_no_network() -> None:
+    reporter, events, metrics = build(is_bound=False)
+    reporter.report_allocated(floating_ip(), "pool")
+    assert (metrics.counted, events.recorded) == (["allocated"], [])

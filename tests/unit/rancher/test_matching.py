@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api.models import FloatingIPRange, Meta
-from fipop.rancher.matching import Guest, NoRange, is_meant_for, is_on_network, match_ranges
+from fipop.rancher.matching import (
+    Guest,
+    NoRange,
+    describe_misfit,
+    is_meant_for,
+    is_on_network,
+    match_ranges,
+    would_be_chosen,
+)
 from tests.harness.guests import HARVESTER_POOL, START, build_guest
 
 GUEST = build_guest(
@@ -185,3 +193,28 @@ def test_the_same_ranges_give_the_same_choice_in_whatever_order_they_come(ranges
         assert not by_name[name].draining
     served = {*choice.candidates, *(name for name, _ in choice.passed_over)}
     assert served == {each.name for each in ranges if is_meant_for(each, guest)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "guest", "texts"),
+    [
+        ({}, GUEST, ["harvesterClusterName", "clusterSelector"]),
+        ({"harvester_cluster": "harv2"}, GUEST, ["Harvester cluster harv2", "harv1"]),
+        ({"harvester_cluster": "harv2"}, ELSEWHERE, ["Harvester cluster harv2", "none in Rancher"]),
+        ({"match_labels": {"site": "south", "environment": "test"}}, GUEST, ["selects site=south"]),
+        ({"harvester_cluster": "harv1", "allowed_workspaces": ("other",)}, GUEST, ["allowedWorkspaces"]),
+        ({"match_labels": {}, "allowed_clusters": ("other",)}, GUEST, ["allowedClusters"]),
+        ({"match_labels": {}, "harvester_network": "vlan20"}, GUEST, ["network vlan20", "default/vlan10"]),
+        (
+            {"match_labels": {}, "harvester_network": "vlan20"},
+            ELSEWHERE,
+            ["network vlan20", "none that is known"],
+        ),
+    ],
+)
+def test_what_keeps_a_range_from_serving_a_guest_is_named(
+    fields: dict[str, Any], guest: Guest, texts: list[str]
+) -> None:
+    assert not would_be_chosen(pool("one", **fields), guest)
+    found = describe_misfit(pool("one", **fields), guest)
+    assert [each for each in texts if each not in found] == []

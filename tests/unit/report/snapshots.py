@@ -23,6 +23,8 @@ def build_cluster(
     opted_in: bool = True,
     namespace: str = "fleet-default",
     created: str = "2026-01-01T00:00:00Z",
+    annotations: dict[str, str] | None = None,
+    imported: bool = False,
 ) -> Json:
     return {
         "metadata": {
@@ -32,8 +34,9 @@ def build_cluster(
             "resourceVersion": "1",
             "creationTimestamp": created,
             "labels": {"kube-vip": "true"} if opted_in else {},
+            "annotations": annotations or {},
         },
-        "spec": {"rkeConfig": {}},
+        "spec": {} if imported else {"rkeConfig": {}},
         "status": {"clusterName": guest},
     }
 
@@ -63,6 +66,8 @@ def snapshot(
     cache = cache_of(ranges=ranges, floating_ips=floating_ips, reservations=reservations)
     for each in clusters or ():
         cache.observe(PROVISIONING_CLUSTERS, each)
+    cache.ledger.reports.could_serve = lambda _range, _guest_id: False
+    cache.ledger.recall_reports(cache.ranges.all(), lambda _guest_id: True)
     for name in harvesters:
         cache.observe(MANAGEMENT_CLUSTERS, build_harvester(name))
     return ClusterSnapshot(

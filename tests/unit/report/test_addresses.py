@@ -113,6 +113,22 @@ def test_a_space_knows_nothing_of_another() -> None:
     assert answers == {"one": AddressState.HELD, "two": AddressState.FREE}
 
 
+def test_an_address_that_only_guest_clusters_use_names_them_and_is_not_free() -> None:
+    reported = [{"address": "10.0.0.1", "guest": "c-m-1"}, {"address": "10.0.0.1", "guest": "c-m-2"}]
+    found = snapshot(
+        ranges=[build_range("pool", "10.0.0.1-10.0.0.3") | {"status": {"reported": reported}}],
+        clusters=[build_cluster("demo", "c-m-1")],
+    )
+    answer = ask(found, "10.0.0.1")
+    assert (answer.state, answer.range) == (AddressState.REPORTED, "pool")
+    assert answer.owner is not None
+    assert (answer.owner.namespace, answer.owner.name, answer.owner.cluster) == ("c-m-1", "", "demo")
+    assert [each.namespace for each in answer.contenders] == ["c-m-2"]
+    assert [each.address for each in report_holdings(found, find_namespaces(found, "demo"))] == ["10.0.0.1"]
+    told = free(found, "pool", None, 3)
+    assert (told.addresses, told.quarantined) == (("10.0.0.2", "10.0.0.3"), 1)
+
+
 def test_a_held_address_that_its_range_lost_says_so() -> None:
     found = snapshot(
         ranges=[build_range("pool", "10.0.0.0/28")], reservations=[build_reservation("10.0.0.200")]

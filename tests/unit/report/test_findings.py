@@ -231,16 +231,67 @@ def away(reason: str) -> Json:
     return floating("web", condition("False", reason), guest=guest)
 
 
-def test_a_guest_out_of_reach_is_wrong_unless_it_is_new() -> None:
-    def told(minutes: int, reason: str = "GuestDisconnected") -> dict[str, str]:
-        created = format_time(NOW - timedelta(minutes=minutes))
-        return problems(
-            floating_ips=[away(reason)], clusters=[build_cluster("demo", "c-m-1", created=created)]
-        )
+def test_a_guest_out_of_reach_is_wrong_however_new_it_is_unless_the_operator_says_that_rancher_is_at_work() -> (
+    None
+):
+    created = format_time(NOW - timedelta(minutes=59))
+    clusters = [build_cluster("demo", "c-m-1", created=created)]
+    unusable = GuestReport(guest="c-m-1", step="kubeconfig", problem="it has no token")
+    lost = problems(unusable, floating_ips=[away("GuestDisconnected")], clusters=clusters)
+    assert lost == {"GuestDisconnected": "warning", "KubeconfigUnusable": "critical"}
+    assert problems(floating_ips=[away("GuestDisconnected")], clusters=clusters) == {
+        "GuestDisconnected": "warning",
+        "Unreachable": "warning",
+    }
+    new = floating("web", condition("Unknown", "GuestProvisioning"))
+    made = problems(unusable, floating_ips=[new], clusters=clusters)
+    assert made == {"GuestProvisioning": "info", "KubeconfigUnusable": "info"}
+    gone = floating("web", condition("Unknown", "GuestLeaving"))
+    assert problems(floating_ips=[gone], clusters=clusters) == {"GuestLeaving": "info"}
 
-    assert told(61) == {"GuestDisconnected": "warning", "Unreachable": "warning"}
-    assert told(59) == {"GuestDisconnected": "info"}
-    assert told(59, "ForeignValue") == {"ForeignValue": "warning"}
+
+@pytest.mark.parametrize(
+    ("cluster", "options", "severity"),
+    [
+        ({}, {}, "critical"),
+        ({"created": format_time(NOW - timedelta(minutes=1))}, {}, "info"),
+        ({"annotations": {"kubefip.k8s.binbash.org/floating-ip": "false"}}, {}, "warning"),
+        ({"imported": True}, {}, "warning"),
+        ({}, {"createFloatingIPs": "false"}, "warning"),
+    ],
+    ids=["wanted", "new", "unwanted", "imported", "option"],
+)
+def test_a_guest_cluster_that_is_opted_in_and_has_no_floating_ip(
+    cluster: dict[str, Any], options: dict[str, str], severity: str
+) -> None:
+    settings, _ = parse_settings(options, DEFAULTS)
+    found = problems(
+        clusters=[build_cluster("demo", "c-m-1", **cluster)],
+        installation=healthy_installation(settings=settings),
+    )
+    assert found == {"NoFloatingIP": severity}
+
+
+def test_a_cluster_that_was_imported_and_has_no_floating_ip_may_wait_for_rancher() -> None:
+    found = findings(snapshot(ranges=[POOL], clusters=[build_cluster("demo", "c-m-1", imported=True)]))
+    (message,) = (each.message for each in found if each.reason == "NoFloatingIP")
+    assert "Rancher has not detected its provider" in message
+
+
+def test_annotations_and_labels_that_are_probably_not_meant_so_are_named() -> None:
+    odd_range = build_range("pool", "10.0.0.1-10.0.0.10", annotations={"harvesterNetworkname": "vlan20"})
+    odd_ip = floating("web", condition("True", "Ready"))
+    odd_ip["metadata"]["annotations"]["updateConfigMap"] = "ja"
+    odd_cluster = build_cluster("demo", "c-m-1")
+    odd_cluster["metadata"]["labels"]["kube-vip"] = "yes"
+    found = findings(snapshot(ranges=[odd_range], floating_ips=[odd_ip], clusters=[odd_cluster]))
+    odd = {str(each.subject): each.severity for each in found if each.reason == "Misspelt"}
+    assert not [each.message for each in found if each.message.endswith("?.")]
+    assert odd == {
+        "FloatingIPRange pool": "warning",
+        "FloatingIP c-m-1/web": "warning",
+        "Cluster fleet-default/demo": "warning",
+    }
 
 
 # Guests that were asked

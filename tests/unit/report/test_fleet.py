@@ -1,12 +1,10 @@
 """Floating IPs and guests as people see them."""
 
-from datetime import timedelta
 from typing import Any
 
-from fipop.api.conditions import format_time
 from fipop.report.fleet import GuestSummary, report_floating_ips, report_guests
 from fipop.report.snapshot import ClusterSnapshot
-from tests.harness.objects import NOW, build_floating_ip, held_by
+from tests.harness.objects import build_floating_ip, held_by
 from tests.unit.report.snapshots import build_cluster, snapshot
 
 SINCE = "2026-02-01T00:00:00Z"
@@ -61,14 +59,3 @@ def test_a_guest_is_reachable_when_all_that_was_told_says_so() -> None:
     assert reachable(True, None) is True
     assert reachable(True, False) is False
     assert reachable(None) is None
-
-
-def test_whether_a_new_guest_can_be_reached_is_not_known_for_an_hour() -> None:
-    def reachable(minutes: int) -> bool | None:
-        created = format_time(NOW - timedelta(minutes=minutes))
-        cluster = build_cluster("demo", "c-m-1", created=created)
-        (guest,) = guests(snapshot(floating_ips=[floating("web", ILL, reachable=False)], clusters=[cluster]))
-        return guest.reachable
-
-    assert reachable(59) is None
-    assert reachable(61) is False

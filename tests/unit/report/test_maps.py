@@ -10,7 +10,8 @@ from tests.unit.report.snapshots import snapshot
 
 
 def test_each_address_of_a_small_range_is_what_it_is() -> None:
-    pool = build_range("pool", "10.0.0.0/28", exclude=["10.0.0.3"])
+    reported = [{"address": "10.0.0.8", "guest": "c-m-3"}]
+    pool = build_range("pool", "10.0.0.0/28", exclude=["10.0.0.3"]) | {"status": {"reported": reported}}
     older = build_range("older", "10.0.0.4", created="2025-01-01T00:00:00Z")
     found = snapshot(
         ranges=[pool, older],
@@ -37,10 +38,11 @@ def test_each_address_of_a_small_range_is_what_it_is() -> None:
     assert states["10.0.0.5"] is CellState.HELD
     assert states["10.0.0.6"] is CellState.QUARANTINED
     assert states["10.0.0.7"] is CellState.CONFLICT
+    assert states["10.0.0.8"] is CellState.REPORTED
     assert states["10.0.0.0"] is CellState.OUT_OF_RANGE
     assert states["10.0.0.16"] is CellState.OUTSIDE
     assert next(each.owner for each in opened.cells if each.address == "10.0.0.5") == "c-m-1/web"
-    assert (opened.block.held, opened.block.quarantined) == (2, 1)
+    assert (opened.block.held, opened.block.quarantined) == (2, 2)
 
 
 def test_a_large_range_is_drawn_by_blocks_that_open() -> None:
@@ -87,8 +89,7 @@ def test_blocks_count_what_the_range_counts(parts: list[tuple[int, int]]) -> Non
     base = 10 << 24
     text = ",".join(f"{_text(base + first)}-{_text(base + first + size)}" for first, size in parts)
     found = snapshot(ranges=[build_range("pool", text)])
-    capacity = found.cache.allocations.ranges.usage("pool")
-    assert capacity is not None
+    capacity = found.cache.ledger.count()["pool"]
     drawn = draw_map(found, "pool")
     assert sum(each.total for each in drawn.blocks) == capacity.whole.total
     shown = sum(each.state is CellState.FREE for one in drawn.opened for each in one.cells)

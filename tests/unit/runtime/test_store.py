@@ -179,18 +179,6 @@ class TestDelete:
         assert store.put(thing("x2", 5)) is None
         assert store.put(thing("x1", 5)) is not None
 
-    def test_of_the_dead_it_is_known_which_an_event_told_of_as_long_as_they_are_remembered(self) -> None:
-        store = new_store(tombstone_limit=2)
-        for number in (1, 2, 3):
-            store.put(thing(f"x{number}", number, uid=f"uid-{number}"))
-        store.resync(listing(9, thing("x2", 2, uid="uid-2")), seen_before=3)
-        assert not store.was_deleted("uid-1"), "only a list lacks it"
-        store.delete(thing("x1", 1, uid="uid-1"))
-        assert store.was_deleted("uid-1"), "be the event late"
-        store.delete(thing("x2", 10, uid="uid-2"))
-        store.delete(thing("x3", 3, uid="uid-3"))
-        assert [store.was_deleted(f"uid-{number}") for number in (1, 2, 3)] == [False, True, True]
-
 
 class TestResync:
     def test_it_loads_an_empty_store(self) -> None:

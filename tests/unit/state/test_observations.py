@@ -11,7 +11,6 @@ from fipop.errors import FipopError, UnavailableError
 from fipop.guest.configmap.keys import Contradiction
 from fipop.guest.configmap.plan import BlockedKey
 from fipop.guest.errors import (
-    AddressConflictError,
     ChartError,
     ForeignReleaseError,
     HelmError,
@@ -67,13 +66,6 @@ def test_of_a_guest_that_did_not_answer_nothing_is_known_but_that() -> None:
     ("config_map", "reason"),
     [
         (ConfigMapReport(outcome=ConfigMapOutcome.FAILED, error=FipopError("no")), "WriteFailed"),
-        (
-            ConfigMapReport(
-                outcome=ConfigMapOutcome.WITHHELD,
-                error=AddressConflictError(address="10.0.0.1", carrier="guest c-m-b"),
-            ),
-            "AddressConflict",
-        ),
         (ConfigMapReport(outcome=ConfigMapOutcome.WITHHELD), "OwnershipUnconfirmed"),
         (ConfigMapReport(), "NotTried"),
         (replace(WRITTEN, blocked=(BlockedKey(name="cidr-global", floating_ips=(WEB,)),)), "ForeignValue"),
@@ -91,11 +83,6 @@ def test_what_stands_in_anothers_way_is_no_trouble_of_this_one() -> None:
     other = ("c-m-a", "other")
     elsewhere = replace(WRITTEN, blocked=(BlockedKey(name="cidr-shop", floating_ips=(other,)),))
     assert configured(elsewhere) == ("True", "Configured")
-
-
-def test_who_claims_an_address_is_told_beside_that_it_is_well() -> None:
-    found = observe(report(), SERVED, {"10.0.0.1": ("c-m-b",)}).configured[WEB]
-    assert (found.verdict, "c-m-b" in found.message) == (Verdict.TRUE, True)
 
 
 def kube_vip(**fields: Any) -> tuple[str, str]:

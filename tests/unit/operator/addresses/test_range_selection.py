@@ -5,7 +5,7 @@ import pytest
 
 from fipop.ipam.addresses import parse_address
 from fipop.operator.addresses.range_selection import choose_for_guest, find_range
-from fipop.operator.addresses.values import Blocker, Request
+from fipop.operator.addresses.request import Blocker, Request
 from fipop.rancher.matching import Guest
 from fipop.state.cache import ClusterCache
 from tests.harness.guests import HARVESTER_POOL, build_guest
@@ -34,6 +34,7 @@ def found(
     guest: Guest | None = GUEST,
     held: tuple[str, ...] = (),
     static: str = "",
+    had_from: tuple[str, ...] = (),
     **fields: Any,
 ) -> str:
     """The name of the range, or the reason why there is none."""
@@ -42,12 +43,8 @@ def found(
         floating_ip(**fields),
         tuple(reservation(each, range_name="held-from") for each in held),
         guest,
-        Request(
-            static={each.family: each for each in map(parse_address, static.split())},
-            families=(),
-            policy=None,
-        ),
-        lambda _: False,
+        Request(static={each.family: each for each in map(parse_address, static.split())}),
+        had_from,
     )
     return result.reason if isinstance(result, Blocker) else result.name
 
@@ -77,6 +74,17 @@ def test_else_one_is_chosen_as_for_a_new_guest_for_a_static_address_one_that_giv
     assert found(cache) == "first"
     assert found(cache, static="10.2.0.7") == "second"
     assert found(cache, static="10.3.0.7") == "first", "which then says why it does not"
+
+
+def test_of_those_that_serve_it_is_the_one_from_which_an_address_comes_back_also_if_that_is_full() -> None:
+    quarantined = build_reservation(
+        "10.2.0.1", "other", range_name="second", quarantined_until="2026-03-02T00:00:00Z"
+    )
+    cache = cache_of(
+        ranges=[serving("first", "10.1.0.1"), serving("second", "10.2.0.1")], reservations=[quarantined]
+    )
+    assert found(cache) == "first"
+    assert found(cache, had_from=("second",)) == "second"
 
 
 def test_a_full_range_is_passed_over_and_is_all_there_is_where_no_other_serves() -> None:

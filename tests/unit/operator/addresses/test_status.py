@@ -1,28 +1,30 @@
+"""What the status of a floating IP says."""
+
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.models import FloatingIP, FloatingIPStatus, ReleaseStatus
-from fipop.ipam.addresses import Family
-from fipop.operator.addresses.status import build_status
-from fipop.operator.addresses.values import Blocker, GuestBinding
-from fipop.rancher.objects import parse_provisioning_cluster
+from fipop.api.models import FloatingIP, FloatingIPStatus, Owner, ReleaseStatus, Requested
+from fipop.ipam.addresses import parse_address
+from fipop.kube.resources import PROVISIONING_CLUSTERS
+from fipop.operator.addresses.decision import Decision
+from fipop.operator.addresses.request import Blocker
+from fipop.operator.addresses.status import StatusBuilder
+from fipop.state.cache import ClusterCache
+from fipop.state.claims import Claim
+from fipop.state.guests import GuestDirectory
 from fipop.state.observations import Finding, GuestObservation, unreachable
-from tests.harness.objects import NOW, floating_ip, reservation
-from tests.unit.operator.addresses.facts import facts_of
+from tests.harness.objects import NOW, Json, floating_ip
 
-V4, V6 = Family.IPV4, Family.IPV6
-DEMO = parse_provisioning_cluster(
-    {
-        "metadata": {"name": "demo", "namespace": "fleet-default", "uid": "uid-demo", "resourceVersion": "1"},
-        "status": {"clusterName": "c-m-1"},
-    }
-)
-HERE = GuestBinding(cluster=DEMO)
-NOWHERE = GuestBinding(cluster=None, blocker=Blocker(reason="GuestNotFound", message="no cluster"))
-HELD = {V4: reservation("10.0.0.1")}
+DEMO: Json = {
+    "metadata": {"name": "demo", "namespace": "fleet-default", "uid": "uid-demo", "resourceVersion": "1"},
+    "status": {"clusterName": "c-m-1"},
+}
+PAUSED_DEMO = {**DEMO, "metadata": {**DEMO["metadata"], "annotations": {names.ANNOTATION_PAUSED: "true"}}}
+HELD = ("10.0.0.1",)
 FULL = Blocker(reason="RangeFull", message="full")
 GOOD = Finding(verdict=Verdict.TRUE, reason="Configured")
 BAD = Finding(verdict=Verdict.FALSE, reason="NotReady", message="0 of 3 pods")
@@ -40,19 +42,31 @@ RELEASE = ReleaseStatus(
 def status(
     before: FloatingIP | None = None,
     *,
-    held: dict = HELD,
+    held: tuple[str, ...] = HELD,
     blockers: tuple[Blocker, ...] = (),
-    binding: GuestBinding = HERE,
+    cluster: Json | None = DEMO,
     observation: GuestObservation | None = None,
     later: int = 0,
 ) -> FloatingIPStatus:
-    facts = facts_of(
-        before or floating_ip(),
-        binding=binding,
-        observation=observation,
-        now=NOW + timedelta(seconds=later),
+    cache = ClusterCache(monotonic=lambda: 0.0)
+    if cluster is not None:
+        cache.observe(PROVISIONING_CLUSTERS, cluster)
+    guests = GuestDirectory(cache=cache, client=None)  # type: ignore[arg-type]
+    guests.state("c-m-1").observation = observation
+    builder = StatusBuilder(cache=cache, guests=guests, now=lambda: NOW + timedelta(seconds=later))
+    decision = Decision(holds=tuple(map(claim, held)), blockers=blockers)
+    return builder.build(before or floating_ip(), decision)
+
+
+def claim(text: str) -> Claim:
+    owner = Owner(namespace="c-m-1", name="web", uid="uid-c-m-1-web", cluster="demo")
+    return Claim(
+        space="default",
+        address=parse_address(text),
+        range="pool",
+        owner=owner,
+        requested=Requested.DYNAMIC,
     )
-    return build_status(facts, held, blockers)
 
 
 def seen(*, addresses: tuple[str, ...] = ("10.0.0.1",), **findings: Finding) -> GuestObservation:
@@ -73,8 +87,8 @@ def of_type(found: FloatingIPStatus, kind: ConditionType) -> Condition:
     return next(each for each in found.conditions if each.type is kind)
 
 
-def test_what_is_held_stands_in_the_status_ipv4_first_with_range_and_space() -> None:
-    found = status(held={V6: reservation("fd00::1"), V4: reservation("10.0.0.1")})
+def test_what_is_held_is_in_the_status_with_range_and_space() -> None:
+    found = status(held=("10.0.0.1", "fd00::1"))
     assert (found.addresses, found.range, found.address_space) == (("10.0.0.1", "fd00::1"), "pool", "default")
 
 
@@ -97,20 +111,20 @@ def test_an_obstacle_is_told_together_with_what_stays() -> None:
     assert "10.0.0.1" in allocated.message
 
 
-@pytest.mark.parametrize(("held", "verdict"), [(HELD, Verdict.TRUE), ({}, Verdict.FALSE)])
+@pytest.mark.parametrize(("held", "verdict"), [(HELD, Verdict.TRUE), ((), Verdict.FALSE)])
 def test_an_obstacle_that_is_tolerable_is_a_note_where_there_is_an_address(
-    held: dict, verdict: Verdict
+    held: tuple[str, ...], verdict: Verdict
 ) -> None:
-    tolerable = Blocker(reason="RangeFull", message="no IPv6 left", tolerable=True)
+    tolerable = Blocker(reason="RangeFull", message="no IPv6 left", is_tolerable=True)
     allocated = of_type(status(held=held, blockers=(tolerable,)), ConditionType.ALLOCATED)
     assert allocated.verdict is verdict
     assert tolerable.message in allocated.message
 
 
 def test_without_a_guest_or_an_address_the_guest_is_not_configured_and_says_why() -> None:
-    assert told(status(binding=NOWHERE))["GuestConfigured"] == "False GuestNotFound"
-    assert status(binding=NOWHERE).guest is None
-    assert told(status(held={}, blockers=(FULL,)))["GuestConfigured"] == "False NoAddress"
+    assert told(status(cluster=None))["GuestConfigured"] == "False GuestNotFound"
+    assert status(cluster=None).guest is None
+    assert told(status(held=(), blockers=(FULL,)))["GuestConfigured"] == "False NoAddress"
 
 
 def test_before_the_first_pass_of_this_process_what_was_found_earlier_stays() -> None:
@@ -147,13 +161,12 @@ def floating_ip_with(found: FloatingIPStatus) -> FloatingIP:
 
 
 def test_a_guest_that_is_paused_from_the_start_says_so_until_a_pass_is_made() -> None:
-    binding = GuestBinding(cluster=replace(DEMO, paused=True))
-    paused = status(binding=binding)
+    paused = status(cluster=PAUSED_DEMO)
     assert told(paused)["GuestConfigured"] == "Unknown Paused"
-    assert status(floating_ip_with(paused), binding=binding) == paused
+    assert status(floating_ip_with(paused), cluster=PAUSED_DEMO) == paused
     assert told(status(floating_ip_with(paused)))["GuestConfigured"] == "Unknown Pending"
     served = status(observation=seen(kube_vip=BAD))
-    assert told(status(floating_ip_with(served), binding=binding)) == told(served), (
+    assert told(status(floating_ip_with(served), cluster=PAUSED_DEMO)) == told(served), (
         "what a pass found stays told"
     )
 
@@ -167,5 +180,5 @@ def test_a_guest_that_was_told_of_another_address_is_not_configured_with_this_on
 
 def test_what_an_earlier_process_found_of_another_address_does_not_stay() -> None:
     configured = status(observation=seen())
-    moved = status(floating_ip_with(configured), held={V4: reservation("10.0.0.2")})
+    moved = status(floating_ip_with(configured), held=("10.0.0.2",))
     assert told(moved)["Ready"] == "Unknown Pending"

@@ -1,4 +1,4 @@
-"""Requests, blockers and owners: what values alone say."""
+"""What a spec asks for, and the words for what stands in its way."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from fipop.ipam.addresses import Family, parse_address
 from fipop.ipam.errors import RangeDrainingError
-from fipop.operator.addresses.values import (
-    SpecError,
+from fipop.operator.addresses.request import (
+    Blocker,
+    Request,
     blocker_of,
-    describe_conflicting_owner,
     describe_holder,
+    describe_namer,
+    describe_reporter,
     is_made_by_us,
-    needs_every_family,
     read_request,
-    wanted_families,
 )
 from fipop.state.claims import read_addresses
 from tests.harness.objects import floating_ip, reservation
@@ -31,13 +31,19 @@ sets_of_families = st.sets(st.sampled_from([V4, V6])).map(frozenset)
 addresses = st.sampled_from(["", "10.0.0.1", "fd00::1", "10.0.0.1,fd00::1", "fd00::1,10.0.0.1"])
 
 
-def read(**spec: Any):
+def read(**spec: Any) -> Request | Blocker:
     return read_request(floating_ip(**{key: value for key, value in spec.items() if value is not None}))
+
+
+def asked(**spec: Any) -> Request:
+    found = read(**spec)
+    assert isinstance(found, Request)
+    return found
 
 
 @pytest.mark.parametrize("text", ["", "  ", "10.0.0.1", " 10.0.0.1 ", "::ffff:10.0.0.1"])
 def test_an_address_is_read_in_any_spelling_and_none_is_no_error(text: str) -> None:
-    static = read(ipaddress=text).static
+    static = asked(ipaddress=text).static
     assert dict(static) == ({V4: parse_address("10.0.0.1")} if text.strip() else {})
 
 
@@ -54,10 +60,13 @@ def test_an_address_is_read_in_any_spelling_and_none_is_no_error(text: str) -> N
         ({"ipaddress": "10.0.0.1,fd00::1", "ipFamilies": ["IPv6"]}, "IPv4"),
     ],
 )
-def test_a_wish_that_contradicts_itself_is_refused_with_its_words(spec: dict[str, Any], named: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        read(**spec)
-    assert named in str(caught.value)
+def test_a_request_that_contradicts_itself_is_refused_with_its_words(
+    spec: dict[str, Any], named: str
+) -> None:
+    found = read(**spec)
+    assert isinstance(found, Blocker)
+    assert found.reason == "InvalidSpec"
+    assert named in found.message
 
 
 @pytest.mark.parametrize(
@@ -72,8 +81,10 @@ def test_a_wish_that_contradicts_itself_is_refused_with_its_words(spec: dict[str
         ({"ipFamilies": ["IPv6"]}, BOTH, NONE, (V6,)),
         ({"ipFamilies": ["IPv6"]}, frozenset({V4}), frozenset({V4}), (V6,)),
         ({"ipFamilies": ["IPv6", "IPv4"]}, frozenset({V4}), NONE, (V4, V6)),
+        ({"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "SingleStack"}, BOTH, NONE, (V6,)),
         ({"ipFamilyPolicy": "PreferDualStack"}, frozenset({V6}), NONE, (V6,)),
         ({"ipFamilyPolicy": "PreferDualStack"}, BOTH, NONE, (V4, V6)),
+        ({"ipFamilyPolicy": "PreferDualStack"}, NONE, NONE, (V4,)),
         ({"ipFamilyPolicy": "PreferDualStack"}, frozenset({V4}), BOTH, (V4, V6)),
         ({"ipFamilyPolicy": "PreferDualStack", "ipaddress": "fd00::1"}, frozenset({V4}), NONE, (V4, V6)),
         ({"ipFamilyPolicy": "RequireDualStack"}, frozenset({V4}), NONE, (V4, V6)),
@@ -87,35 +98,35 @@ def test_the_families_to_hold_follow_from_policy_families_addresses_range_and_wh
     held: frozenset[Family],
     wanted: tuple[Family, ...],
 ) -> None:
-    assert wanted_families(read(**spec), available, held) == wanted
+    assert asked(**spec).wanted(available, held) == wanted
 
 
 @given(
     policy=policies, families=family_lists, text=addresses, available=sets_of_families, held=sets_of_families
 )
-def test_every_wish_that_can_be_read_wants_some_family_ipv4_first_and_every_address_that_it_names(
+def test_every_request_wants_some_family_ipv4_first_and_every_address_that_it_names(
     policy: str | None,
     families: list[str],
     text: str,
     available: frozenset[Family],
     held: frozenset[Family],
 ) -> None:
-    try:
-        request = read(ipFamilyPolicy=policy, ipFamilies=families, ipaddress=text)
-    except SpecError:
+    request = read(ipFamilyPolicy=policy, ipFamilies=families, ipaddress=text)
+    if isinstance(request, Blocker):
         return
-    wanted = wanted_families(request, available, held)
+    wanted = request.wanted(available, held)
     assert wanted
     assert list(wanted) == sorted(set(wanted))
     assert request.static.keys() <= set(wanted)
-    if needs_every_family(request):
+    assert not (request.needs_both and request.is_flexible)
+    if request.needs_both:
         assert wanted == (V4, V6)
 
 
 # Blockers
 
 
-def test_who_stands_in_the_way_is_named_with_the_time_or_with_who_carries_the_address() -> None:
+def test_a_message_names_the_holder_and_until_when_or_what_uses_the_address() -> None:
     holder = describe_holder(reservation("10.0.0.1", cluster="demo"))
     assert holder.reason == "AddressInUse"
     assert all(named in holder.message for named in ("10.0.0.1", "c-m-1/web", '"demo"'))
@@ -124,15 +135,18 @@ def test_who_stands_in_the_way_is_named_with_the_time_or_with_who_carries_the_ad
     assert all(
         named in describe_holder(waiting).message for named in ("fd00::1", "2026-03-01 12:10:00", "c-m-1/web")
     )
-    carried = describe_holder(waiting, "Service default/web in guest c-m-1 carries fd00::1")
-    assert "Service default/web in guest c-m-1 carries fd00::1" in carried.message
+    user = "Service default/web in guest cluster c-m-1 uses it."
+    assert user in describe_holder(waiting, user).message
 
 
 def test_the_reason_is_that_of_the_error_or_that_the_address_is_in_use() -> None:
     assert blocker_of(RangeDrainingError(range_name="pool")).reason == "RangeDraining"
-    missing = describe_conflicting_owner(("c-m-2", "web"), parse_address("10.0.0.1"))
+    missing = describe_namer(floating_ip(namespace="c-m-2"), parse_address("10.0.0.1"))
     assert missing.reason == "AddressInUse"
     assert all(named in missing.message for named in ("10.0.0.1", "c-m-2/web"))
+    used = describe_reporter("c-m-3", parse_address("10.0.0.1"))
+    assert used.reason == "AddressInUse"
+    assert all(named in used.message for named in ("10.0.0.1", "c-m-3"))
 
 
 # Owners
@@ -141,7 +155,9 @@ def test_the_reason_is_that_of_the_error_or_that_the_address_is_in_use() -> None
 @pytest.mark.parametrize(
     ("name", "ours"), [("demo-kubevip", True), ("demo-vip", False), ("shop-kubevip", False)]
 )
-def test_what_is_named_after_its_cluster_was_made_for_a_new_guest(name: str, ours: bool) -> None:
+def test_a_floating_ip_with_the_name_of_its_cluster_was_made_for_a_new_guest_cluster(
+    name: str, ours: bool
+) -> None:
     assert is_made_by_us(floating_ip(name, annotations={"clustername": "demo"})) is ours
     assert not is_made_by_us(floating_ip(name))
 

@@ -1,0 +1,329 @@
+"""What must never be in a life of the simulation, read from the API servers alone: nothing is asked of the program.
+
+The history itself is judged by `tests.harness.oracles`. Here are the promises about what guest clusters use: an address
+is never assigned, and never written to a guest cluster, while another one uses it and the writer was told so.
+
+"Told" is what went over the wire: the operator that writes has the answer in which the guest cluster shows the use.
+"""
+
+import asyncio
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from fipop.api import names
+from tests.harness.api_in_memory import Commit, Json
+from tests.harness.fleet import CLUSTERS, Fleet, Guest
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change
+from tests.harness.oracles import Judge
+from tests.harness.stored import Owner, canonical, is_held, of_kind, owner_of, slot_of, slots_named_by
+
+OPERATOR: ContextVar[str] = ContextVar("operator", default="")
+"""Whose task runs; "" in the tasks of people, Rancher and the network."""
+SENT_AT: ContextVar[float] = ContextVar("sent_at", default=0.0)
+"""When the request that is answered now was sent: one that its sender gave up on arrives much later."""
+
+IN_FLIGHT_SECONDS = 20.0
+"""A claim may have been decided on so long before it is sent: one claim of 15 s, and what lies between."""
+GATE_SECONDS = 60.0
+ONE_VISIT_SECONDS = 15.0
+"""Answers of one visit are not further apart."""
+LIVES_ON_SECONDS = 24 * 3600.0
+"""An imported or custom guest cluster that left Rancher runs on, and nothing can read it (rule "no guest cluster to
+ask")."""
+
+
+def addresses_of(obj: Json) -> set[str]:
+    """Return the addresses that a ConfigMap or a Service of a guest cluster uses."""
+    if "data" in obj:
+        texts = ",".join((obj["data"] or {}).values()).split(",")
+        return {canonical(text.partition("/")[0]) for text in texts if text}
+    spec = obj.get("spec") or {}
+    found = [
+        each["ip"] for each in ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    ]
+    found += [spec["loadBalancerIP"]] if spec.get("loadBalancerIP") else []
+    return {canonical(text) for text in (*found, *(spec.get("externalIPs") or ()))}
+
+
+def written_to(guest: Guest) -> set[str]:
+    """Return the addresses in the ConfigMap of a guest cluster."""
+    return {canonical(text) for text in guest.addresses}
+
+
+def services_of(guest: Guest) -> set[str]:
+    """Return the addresses that Services of a guest cluster use."""
+    found: set[str] = set()
+    return found.union(*map(addresses_of, guest.of_kind("services").values()))
+
+
+def used_by(guest: Guest) -> set[str]:
+    """Return the addresses that a guest cluster uses."""
+    return written_to(guest) | services_of(guest)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one operator was told by one guest cluster."""
+
+    answers: dict[str, tuple[float, set[str]]] = field(default_factory=dict)
+    """By the kind of objects, when they came last, and which addresses they use."""
+    since: dict[str, float] = field(default_factory=dict)
+    """Since when, without a break, it was told of the use of an address."""
+    ranges: dict[str, set[str]] = field(default_factory=dict)
+    """The ranges that could serve the guest cluster when the use of an address was found."""
+    is_whole: bool = False
+
+
+@dataclass
+class Oracle:
+    """Judges each commit of the fleet, and each write to a guest cluster."""
+
+    fleet: Fleet
+    found: list[str] = field(default_factory=list)
+    readings: dict[tuple[str, str], Reading] = field(default_factory=dict)
+    """By operator and guest cluster."""
+    began: dict[str, float] = field(default_factory=dict)
+    """When each operator was started."""
+    shown: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    """Since when the status of a range shows the use of an address by a guest cluster."""
+    connected_at: dict[str, float] = field(default_factory=dict)
+    """When the connection of each guest cluster last changed."""
+    guarded: dict[str, set[str]] = field(default_factory=dict)
+    """What a guest cluster uses because fipop wrote it there: its quarantine ends only after the use."""
+    left_at: dict[str, float] = field(default_factory=dict)
+    """When imported and custom guest clusters left Rancher."""
+    gone: set[str] = field(default_factory=set)
+    """The guest clusters that have left Rancher for good."""
+    by_hand: set[str] = field(default_factory=set)
+    """Guest clusters in which people wrote fipop's key: it is theirs from then on (rule "whose keys")."""
+
+    def __post_init__(self) -> None:
+        self.fleet.memory.listeners.append(self.take_commit)
+
+    # What operators are told
+
+    def note_answer(self, guest: Guest, plural: str) -> None:
+        """Note that an operator has the ConfigMaps or the Services of a guest cluster; both are a whole reading."""
+        operator, now = OPERATOR.get(), _now()
+        reading = self._reading(operator, guest.id)
+        reading.answers[plural] = now, written_to(guest) if plural == "configmaps" else services_of(guest)
+        if len(reading.answers) < 2 or any(
+            at < now - ONE_VISIT_SECONDS for at, _ in reading.answers.values()
+        ):
+            return
+        used = set[str]().union(*(each for _, each in reading.answers.values()))
+        reading.answers.clear()
+        reading.is_whole = True
+        ranges = {key[2] for key in self.fleet.memory.of_kind(RANGES) if self._could_serve(key[2], guest.id)}
+        reading.since = {text: reading.since.get(text, now) for text in used}
+        reading.ranges = {text: ranges | reading.ranges.get(text, set()) for text in used}
+
+    def _reading(self, operator: str, guest_id: str) -> Reading:
+        return self.readings.setdefault((operator, guest_id), Reading())
+
+    def _is_told(self, operator: str, guest_id: str, text: str, range_name: str) -> bool:
+        """Return whether an operator knew of a use in a guest cluster when it decided on what it writes now.
+
+        A use counts in ranges that can serve the guest cluster, or could when a visit found it (rule "what counts").
+        After a start nothing is assigned before the guest clusters that were connected then were read (rule "gate");
+        what the status of a range showed before is known, too.
+        """
+        decided_at = SENT_AT.get() - IN_FLIGHT_SECONDS
+        reading = self._reading(operator, guest_id)
+        if text in reading.since:
+            counts = range_name in reading.ranges[text] or self._could_serve(range_name, guest_id)
+            return counts and reading.since[text] < decided_at
+        began = self.began[operator]
+        if reading.is_whole or not self._could_serve(range_name, guest_id):
+            return False
+        if self.shown.get((range_name, text, guest_id), began) < began:
+            return True
+        was_there = self._is_connected(guest_id) and self.connected_at.get(guest_id, -1.0) < began
+        return was_there and SENT_AT.get() < began + GATE_SECONDS
+
+    # What is stored
+
+    def take_commit(self, commit: Commit) -> None:
+        """Judge a write to the management cluster."""
+        plural, _, name = commit.key
+        if plural == CLUSTERS and not commit.key[1]:
+            before, after = (_connected(each) for each in (commit.before, commit.obj))
+            if before != after:
+                self.connected_at[name] = _now()
+        if plural == RANGES:
+            self._note_shown(name, commit.obj)
+        if plural != RESERVATIONS:
+            return
+        if not OPERATOR.get() and commit.obj is None:
+            # An administrator who deletes a reservation frees its address, whoever uses it.
+            self.unguard(slot_of(commit.before or {})[1])
+        if OPERATOR.get() and commit.obj is not None and is_held(commit.obj):
+            self._assigned(commit, commit.obj)
+        if OPERATOR.get() and commit.before is not None and not is_held(commit.before):
+            self._left_quarantine(commit, commit.before)
+
+    def _note_shown(self, name: str, obj: Json | None) -> None:
+        entries = ((obj or {}).get("status") or {}).get("reported") or ()
+        now = {(name, canonical(each["address"]), each["guest"]) for each in entries}
+        self.shown = {
+            key: self.shown.get(key, _now())
+            for key in (*now, *(each for each in self.shown if each[0] != name))
+        }
+
+    def _assigned(self, commit: Commit, obj: Json) -> None:
+        """An address is never assigned while another guest cluster uses it."""
+        slot, owner, before = slot_of(obj), owner_of(obj), commit.before
+        if before is not None and owner_of(before) == owner:
+            return  # rule "who can take": held or in quarantine, its owner has it, whoever reports it
+        if any(slot in slots_named_by(each) for each in self._floating_ip(owner)):
+            return  # rule "decision": what it has comes first; its reservation was deleted by hand
+        for guest in self._others(owner[0]):
+            if slot[1] not in used_by(guest):
+                continue
+            if slot[1] in self.guarded.get(guest.id, ()):
+                self._say(f"{slot[1]} is held for {owner} while {guest.id} uses it, which fipop wrote there")
+            elif self._is_told(OPERATOR.get(), guest.id, slot[1], obj["spec"]["range"]):
+                told = self._reading(OPERATOR.get(), guest.id).since.get(slot[1])
+                since = "the gate" if told is None else f"{told:.0f}"
+                self._say(
+                    f"{slot[1]} is held for {owner} while {guest.id} uses it, as {OPERATOR.get()} knows since {since}"
+                )
+
+    def _left_quarantine(self, commit: Commit, before: Json) -> None:
+        """What an imported guest cluster had that left Rancher waits for a day, but for its successor, or its own."""
+        slot, former = slot_of(before), owner_of(before)
+        since = self.left_at.get(former[0])
+        if since is None or _now() - since >= LIVES_ON_SECONDS or slot[1] not in self._used_in(former[0]):
+            return
+        if commit.obj is not None:
+            owner = owner_of(commit.obj)
+            if owner == former or slot[1] in self._used_in(owner[0]):
+                return  # it came back under its name, and reports the address
+        self._say(
+            f"{slot[1]} leaves the quarantine of {former} {_now() - since:.0f} s after its cluster left Rancher"
+        )
+
+    # What guest clusters hold
+
+    def take_guest_commit(self, guest: Guest, commit: Commit) -> None:
+        """Judge a write to a guest cluster: it adds only what fipop holds for it, and no other one uses."""
+        if commit.key[0] not in {"configmaps", "services"}:
+            return
+        is_ours = bool(OPERATOR.get()) and commit.key[0] == "configmaps"
+        used, before = used_by(guest), addresses_of(commit.before) if commit.before is not None else set()
+        added = written_to(guest) - before if is_ours else set()
+        self.fleet.judge.take_carried(
+            Carried(
+                revision=self.fleet.memory.version,
+                at=commit.at.timestamp(),
+                guest=guest.id,
+                addresses=frozenset(used),
+                by_admin=not is_ours,
+            )
+        )
+        for other in self._others(guest.id) if added else ():
+            for text in sorted(added & self.guarded.get(other.id, set()) & used_by(other)):
+                self._say(
+                    f"{text} is written to {guest.id} while {other.id} uses it, which fipop wrote there"
+                )
+        guarded = self.guarded.setdefault(guest.id, set())
+        guarded &= used
+        guarded |= added
+        if commit.key[0] == "configmaps" and not OPERATOR.get():
+            self.by_hand.add(guest.id)
+
+    def unguard(self, text: str) -> None:
+        """Note that an administrator freed an address: only reports keep it from others now."""
+        for each in self.guarded.values():
+            each.discard(text)
+        judge = self.fleet.judge
+        judge.written = {slot: guest for slot, guest in judge.written.items() if slot[1] != text}
+
+    def note_left(self, guest_id: str, *, lives_on: bool) -> None:
+        """Note that a guest cluster leaves Rancher: it counts as clean, at once or after a day."""
+        self.gone.add(guest_id)
+        if lives_on:
+            self.left_at[guest_id] = _now()
+        self.guarded.pop(guest_id, None)
+        self._carries(guest_id, set())
+
+    def note_joined(self, guest: Guest) -> None:
+        """Note that a guest cluster comes to Rancher that uses addresses already."""
+        self._carries(guest.id, used_by(guest))
+
+    def note_restored(self) -> None:
+        """Note that the store is as it was once: what was assigned since, only guest clusters know."""
+        self.guarded.clear()
+        before = self.fleet.judge
+        judge = Judge(setting=before.setting, by_people=before.by_people, found=before.found)
+        for key, obj in sorted(self.fleet.memory.objects.items()):
+            judge.take(Change(revision=0, at=0.0, plural=key[0], namespace=key[1], name=key[2], obj=obj))
+        judge.had |= before.had
+        judge.wished |= before.wished
+        self.fleet.judge = judge
+        self.shown.clear()
+        for key, obj in self.fleet.memory.of_kind(RANGES).items():
+            self._note_shown(key[2], obj)
+        for guest in self.fleet.guests.values():
+            self._carries(guest.id, used_by(guest))
+
+    def _carries(self, guest_id: str, texts: set[str]) -> None:
+        memory = self.fleet.memory
+        self.fleet.judge.take_carried(
+            Carried(
+                revision=memory.version, at=_now(), guest=guest_id, addresses=frozenset(texts), by_admin=True
+            )
+        )
+
+    # How
+
+    def _others(self, guest_id: str) -> list[Guest]:
+        """Return the other guest clusters in Rancher: one that is gone counts as clean.
+
+        Of one that a restored store brings back there is nothing but its objects in Rancher.
+        """
+        known = {key[2] for key in self.fleet.memory.of_kind(CLUSTERS) if not key[1]}
+        return [each for each in self.fleet.guests.values() if each.id in known - {guest_id} - self.gone]
+
+    def _used_in(self, guest_id: str) -> set[str]:
+        guest = self.fleet.guests.get(guest_id)
+        return used_by(guest) if guest is not None else set()
+
+    def _floating_ip(self, owner: Owner) -> list[Json]:
+        found = self.fleet.memory.objects.get((FLOATING_IPS, *owner))
+        return [found] if found is not None else []
+
+    def _is_connected(self, guest_id: str) -> bool:
+        return _connected(self.fleet.memory.objects.get((CLUSTERS, "", guest_id))) is True
+
+    def _could_serve(self, range_name: str, guest_id: str) -> bool:
+        """Return whether a range could serve a guest cluster: its selector fits, or a floating IP there names it."""
+        objects = self.fleet.memory.objects
+        found = objects.get((RANGES, "", range_name))
+        clusters = [
+            each
+            for each in of_kind(objects, CLUSTERS)
+            if (each.get("status") or {}).get("clusterName") == guest_id and each["metadata"].get("namespace")
+        ]
+        if found is None or not clusters:
+            return False
+        for each in of_kind(objects, FLOATING_IPS):
+            annotation = (each["metadata"].get("annotations") or {}).get(names.ANNOTATION_RANGE)
+            named = {annotation, (each.get("status") or {}).get("range")}
+            if each["metadata"]["namespace"] == guest_id and range_name in named:
+                return True
+        wanted = ((found["spec"].get("clusterSelector") or {}).get("matchLabels") or {}).items()
+        labels = clusters[0]["metadata"].get("labels") or {}
+        return all(labels.get(label) == value for label, value in wanted)
+
+    def _say(self, text: str) -> None:
+        self.found.append(f"at {_now():.1f} s, revision {self.fleet.memory.version}: {text}")
+
+
+def _connected(management: Json | None) -> bool | None:
+    conditions = ((management or {}).get("status") or {}).get("conditions") or ()
+    return next((each["status"] == "True" for each in conditions if each["type"] == "Connected"), None)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,163 @@
+"""Seeded faults: broken protocols, as edits of the source, each of which the simulation must find within some lives.
+
+    python -m tests.operator.seeded [--lives 60] [--seed 1] [FAULT…]
+
+Each fault is applied to a copy of the source; the simulation runs there until a life is wrong. A fault whose text is
+no longer in the source fails at once: whoever changes the protocol changes the fault.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("fipop", "localfleet", "crds", "tests/harness", "tests/operator")
+ACTS = 100
+"""Of each life: a fault that needs two things at once shows late."""
+ADDRESSES = "fipop/operator/addresses"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One broken protocol: in a file, a text that is there once, and what stands there instead."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+FAULTS = (
+    Fault(
+        "time-alone-ends-a-quarantine",
+        f"{ADDRESSES}/quarantine.py",
+        "again = self._check_reports(reservation)",
+        "again = None",
+    ),
+    Fault(
+        "an-old-report-ends-a-quarantine",
+        f"{ADDRESSES}/quarantine.py",
+        "if read_since is None or until is None or read_since < until:",
+        "if read_since is None or until is None:",
+    ),
+    Fault(
+        "anyone-takes",
+        f"{ADDRESSES}/reservations.py",
+        "    if known.is_held or former.key == owner.key:\n        return former.key == owner.key\n",
+        "    return True\n",
+    ),
+    Fault(
+        "anyone-takes-from-quarantine",
+        f"{ADDRESSES}/reservations.py",
+        "    if former.namespace == owner.namespace:\n        return claim.requested is Requested.STATIC\n",
+        "    return True\n",
+    ),
+    Fault(
+        "reports-do-not-count",
+        "fipop/state/reports.py",
+        "uses.counted[name] = frozenset(self._select(guest_id, name, chosen))",
+        "uses.counted[name] = frozenset()",
+    ),
+    Fault(
+        "no-live-read-before-a-guest-write",
+        "fipop/operator/guests/tasks.py",
+        "if not await self.reservations.is_held_by(each.name, each.owner):",
+        "if not each.is_held:",
+    ),
+    Fault(
+        "a-status-names-what-was-not-claimed",
+        f"{ADDRESSES}/reconciler.py",
+        "for claim in (*decision.had, *decision.holds):",
+        "for claim in decision.had:",
+    ),
+    Fault(
+        "a-claim-without-the-version",
+        f"{ADDRESSES}/reservations.py",
+        "answer = await self.client.replace(FLOATING_IP_RESERVATIONS, render_reservation(wanted))",
+        "body = render_reservation(wanted)\n"
+        "            live = await self.client.get(FLOATING_IP_RESERVATIONS, wanted.name)\n"
+        "            if live is not None:  # the API server takes no replace without a version\n"
+        '                body["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]\n'
+        '                body["metadata"]["uid"] = live["metadata"]["uid"]\n'
+        "            answer = await self.client.replace(FLOATING_IP_RESERVATIONS, body)",
+    ),
+    Fault(
+        "freeing-on-a-failed-list",
+        "fipop/runtime/relist.py",
+        "            return False\n        self._failing.discard(plural)",
+        "            listing = Listing(items=(), resource_version=seen_before)\n        self._failing.discard(plural)",
+    ),
+    Fault(
+        "the-gate-is-always-open",
+        "fipop/state/gate.py",
+        "    is_open: bool = False\n",
+        "    is_open: bool = True\n",
+    ),
+)
+
+
+def plant(fault: Fault, folder: Path) -> None:
+    """Copy the source into a folder, with the fault."""
+    for each in COPIED:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / each, folder / each, dirs_exist_ok=True, ignore=ignored)
+    path = folder / fault.file
+    text = path.read_text(encoding="utf-8")
+    if text.count(fault.old) != 1:
+        message = f"{fault.name}: its text is not in {fault.file} once; change the fault with the source"
+        raise SystemExit(message)
+    path.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
+
+
+def find(fault: Fault, lives: int, seed: int) -> tuple[bool, str]:
+    """Run lives with a fault until one is wrong that is right without it; return whether one was, and the text."""
+    with tempfile.TemporaryDirectory() as name:
+        plant(fault, Path(name))
+        end = seed + lives
+        while seed < end:
+            text = run(Path(name), seed, end - seed)
+            if not (match := re.match(r"--seed (\d+): ", text)):
+                return False, text
+            if run(ROOT, int(match[1]), 1) != text:
+                return True, f"in life {int(match[1]) - (end - lives) + 1}: {text}"
+            seed = int(match[1]) + 1
+    return False, f"{lives} lives"
+
+
+def run(folder: Path, seed: int, lives: int) -> str:
+    """Run lives with the source of a folder until one is wrong; return the first line, or the last of an error."""
+    command = [sys.executable, "-m", "tests.operator.simulation", str(lives)]
+    command += ["--seed", str(seed), "--acts", str(ACTS), "--stop"]
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return next(iter(done.stdout.splitlines()), done.stderr.strip().rpartition("\n")[2])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Plant faults one after the other; return 1 if one was not found."""
+    names = [each.name for each in FAULTS]
+    parser = argparse.ArgumentParser(prog="python -m tests.operator.seeded")
+    parser.add_argument("names", nargs="*", metavar="FAULT", help=f"default: all of {', '.join(names)}")
+    parser.add_argument("--lives", type=int, default=60, help="the most of each fault; default: 60")
+    parser.add_argument("--seed", type=int, default=1, help="of the first life")
+    options = parser.parse_args(arguments)
+    missed = 0
+    chosen = [each for each in FAULTS if each.name in options.names or not options.names]
+    for fault in chosen:
+        is_found, what = find(fault, options.lives, options.seed)
+        missed += not is_found
+        sys.stdout.write(f"{fault.name}: {'found' if is_found else 'NOT FOUND'}: {what}\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"seeded faults (in memory, no API server): faults={len(chosen)} missed={missed}\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""Keys and values of annotations and labels that are probably not what their author meant."""
+
+import pytest
+
+from fipop.api.models import FloatingIP
+from fipop.api.oddities import RANGE_KEYS, find_oddities
+from fipop.api.parsing import parse_floating_ip, parse_range
+from fipop.rancher.objects import parse_provisioning_cluster
+
+GROUP = "kubefip.k8s.binbash.org"
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("harvesterNetworkname", "harvesterNetworkName"),
+        ("HARVESTERNETWORKNAME", "harvesterNetworkName"),
+        ("harvesterNetworkNames", "harvesterNetworkName"),
+        ("harvesterNetwrkName", "harvesterNetworkName"),
+        ("harvesterClusterMame", "harvesterClusterName"),
+        ("harvesterClutserName", "harvesterClusterName"),
+        ("harvesterNetworkName", ""),
+        ("harvesterNode", ""),
+        ("kubectl.kubernetes.io/last-applied-configuration", ""),
+        ("", ""),
+    ],
+)
+def test_a_key_in_another_case_or_one_letter_off_is_named_with_what_is_meant(key: str, meant: str) -> None:
+    found = find_oddities("annotation", {key: "vlan10"}, RANGE_KEYS)
+    assert [each for each in found if key in each and f"did you mean {meant}?" in each] == list(found)
+    assert len(found) == bool(meant)
+
+
+def floating_ip(**annotations: str) -> FloatingIP:
+    return parse_floating_ip({"metadata": {"name": "web", "annotations": annotations}})
+
+
+def test_a_value_that_is_no_boolean_is_named() -> None:
+    (found,) = floating_ip(updateConfigMap="ja").oddities
+    assert "annotation updateConfigMap" in found
+    assert '"ja"' in found
+    assert floating_ip(updateConfigMap="True", clustername="ja", fiprange="") == floating_ip(
+        updateConfigMap="1", clustername="ja"
+    )
+
+
+def test_ranges_floating_ips_and_clusters_have_keys_of_their_own() -> None:
+    assert len(floating_ip(fipRange="pool").oddities) == 1
+    assert len(parse_range({"metadata": {"annotations": {"harvesterclustername": "hv1"}}}).oddities) == 1
+    labels, annotations = {"kube-vip": "yes", "kubevip": "true"}, {f"{GROUP}/floating-ips": "false"}
+    cluster = parse_provisioning_cluster({"metadata": {"labels": labels, "annotations": annotations}})
+    assert len(cluster.oddities) == 3
+    healthy = {"labels": {"kube-vip": "true", "app": "web"}, "annotations": {f"{GROUP}/paused": "false"}}
+    assert parse_provisioning_cluster({"metadata": healthy}).oddities == ()
+
+
+def test_what_is_shown_is_bounded_and_printable() -> None:
+    found = find_oddities(
+        "annotation", {"FIPRANGE": "x"} | {f"fiprange{each}": "x" for each in "abcdefgh"}, {"fiprange": False}
+    )
+    assert len(found) == 3
+    (odd,) = floating_ip(paused="true", updateConfigMap="\x1b[31m" + "x" * 5000).oddities
+    assert odd.isprintable()
+    assert len(odd) < 200

@@ -1,0 +1,195 @@
+"""What counts as in use, and how ranges are counted."""
+
+from typing import Any
+
+import pytest
+
+from fipop.guest.in_use import find_in_use
+from fipop.ipam.addresses import Address, Family, parse_address
+from fipop.ipam.errors import IpamError
+from fipop.ipam.ranges import Usage
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.state.cache import ClusterCache
+from fipop.state.reports import Source
+from tests.harness.objects import (
+    NOW,
+    Json,
+    build_floating_ip,
+    build_range,
+    build_reservation,
+    cache_of,
+    held_by,
+    newer,
+)
+
+POOL = build_range("pool", "10.0.0.1-10.0.0.4")
+UNTIL = "2026-03-02T00:00:00Z"
+
+
+def following(cache: ClusterCache, name: str = "pool") -> str:
+    """Return the address that a range assigns next, or why there is none."""
+    found = cache.ledger.next_free(name, Family.IPV4)
+    return str(found) if isinstance(found, Address) else type(found).__name__
+
+
+def usage(cache: ClusterCache, name: str = "pool") -> Usage:
+    return cache.ledger.count()[name].whole
+
+
+def listed(cache: ClusterCache, name: str = "pool") -> list[str]:
+    return [str(each) for each in cache.ledger.free_addresses(name, Family.IPV4)]
+
+
+def edited(found: Json, iprange: str, generation: int) -> Json:
+    return newer(
+        {**found, "metadata": found["metadata"] | {"generation": generation}, "spec": {"iprange": iprange}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("objects", "counted"),
+    [
+        ({"reservations": [build_reservation("10.0.0.1")]}, Usage(used=1, free=3)),
+        (
+            {"reservations": [build_reservation("10.0.0.1", quarantined_until=UNTIL)]},
+            Usage(quarantined=1, free=3),
+        ),
+        ({"floating_ips": [build_floating_ip("web", status=held_by(["10.0.0.1"]))]}, Usage(used=1, free=3)),
+        (
+            {
+                "floating_ips": [
+                    build_floating_ip("web", ipaddress="10.0.0.1", annotations={"fiprange": "pool"})
+                ]
+            },
+            Usage(used=1, free=3),
+        ),
+        (
+            {
+                "floating_ips": [build_floating_ip("web", status=held_by(["10.0.0.1"]))],
+                "reservations": [build_reservation("10.0.0.1")],
+            },
+            Usage(used=1, free=3),
+        ),
+        ({"reservations": [build_reservation("10.0.0.1", range_name="other")]}, Usage(free=3)),
+    ],
+    ids=["held", "in quarantine", "named by a status", "named by a first spec", "once", "of another range"],
+)
+def test_an_address_is_in_use_by(objects: dict[str, Any], counted: Usage) -> None:
+    cache = cache_of(ranges=[POOL], **objects)
+    assert usage(cache) == counted
+    assert listed(cache) == ["10.0.0.2", "10.0.0.3", "10.0.0.4"]
+    assert following(cache) == "10.0.0.2"
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        {"reservations": [build_reservation("10.0.0.1", space="lab")]},
+        {"floating_ips": [build_floating_ip("web", status=held_by(["10.0.0.1"], space="lab"))]},
+        {
+            "floating_ips": [
+                build_floating_ip(
+                    "web", ipaddress="10.0.0.1", status=held_by(["10.0.0.9"], range_name="gone")
+                )
+            ]
+        },
+    ],
+    ids=["reserved in another space", "named in another space", "asked for by a spec after the first status"],
+)
+def test_an_address_is_not_in_use_by(objects: dict[str, Any]) -> None:
+    assert following(cache_of(ranges=[POOL], **objects)) == "10.0.0.1"
+
+
+def test_what_a_range_does_not_assign_counts_outside_of_it() -> None:
+    """kube-fip-operator forgot all allocations when a range was deleted and created again."""
+    inside, outside = build_reservation("10.0.0.1"), build_reservation("192.0.2.1", "far")
+    waiting = build_reservation("192.0.2.2", "gone", quarantined_until=UNTIL)
+    cache = cache_of(ranges=[POOL], reservations=[inside, outside, waiting])
+    assert usage(cache) == Usage(used=1, free=3, out_of_range=2)
+    cache.observe(FLOATING_IP_RANGES, edited(POOL, "10.0.0.3-10.0.0.4", 2))
+    assert usage(cache) == Usage(free=2, out_of_range=3)
+    cache.observe(FLOATING_IP_RANGES, edited(POOL, "10.0.0.1-10.0.0.4", 3))
+    assert usage(cache) == Usage(used=1, free=3, out_of_range=2)
+
+
+def test_what_an_older_range_assigns_counts_where_its_reservation_says() -> None:
+    old = build_range("old", "10.0.0.4/30", created="2025-01-01T00:00:00Z")
+    young = build_range("young", "10.0.0.0/29")
+    cache = cache_of(ranges=[old, young], reservations=[build_reservation("10.0.0.5", range_name="young")])
+    assert usage(cache, "young") == Usage(free=4, out_of_range=1)
+    assert usage(cache, "old") == Usage(free=1)
+    assert following(cache, "old") == "10.0.0.6"
+
+
+def test_the_families_of_a_range_are_counted_apart() -> None:
+    both = build_range("pool", "10.0.0.1-10.0.0.4,fd00::1-fd00::3")
+    cache = cache_of(ranges=[both], reservations=[build_reservation("fd00::2")])
+    count = cache.ledger.count()["pool"]
+    assert (count.ipv4, count.ipv6) == (Usage(free=4), Usage(used=1, free=2))
+    assert count.whole == Usage(used=1, free=6)
+
+
+def test_an_address_is_free_as_soon_as_its_last_user_leaves() -> None:
+    held = build_reservation("10.0.0.1")
+    named: Json = build_floating_ip("web", status=held_by(["10.0.0.1"]))
+    cache = cache_of(ranges=[POOL], reservations=[held], floating_ips=[named])
+    assert following(cache) == "10.0.0.2"
+    found = cache.ledger.reservation("default", parse_address("10.0.0.1"))
+    assert found is not None
+    cache.forget(FLOATING_IP_RESERVATIONS, found)
+    assert following(cache) == "10.0.0.2", "a status names it"
+    floating_ip = cache.floating_ips.get("c-m-1", "web")
+    assert floating_ip is not None
+    cache.forget(FLOATING_IPS, floating_ip)
+    assert following(cache) == "10.0.0.1"
+
+
+def test_a_range_that_cannot_be_read_says_why_and_is_not_counted() -> None:
+    broken = build_range("broken", "10.0.0.9-10.0.0.1")
+    cache = cache_of(ranges=[broken])
+    assert isinstance(cache.ledger.problems["broken"], IpamError)
+    assert cache.ledger.count() == {}
+    cache.observe(FLOATING_IP_RANGES, edited(broken, "10.0.0.1", 2))
+    assert cache.ledger.problems == {}
+    assert usage(cache, "broken") == Usage(free=1)
+
+
+def test_an_address_that_only_a_guest_cluster_uses_is_not_free_and_counts_as_quarantined() -> None:
+    cache = cache_of(ranges=[POOL, build_range("other", "10.0.1.1")])
+    take_report(cache, "c-m-9", "10.0.0.1", "192.0.2.1")
+    assert usage(cache) == Usage(quarantined=1, free=3)
+    assert cache.ledger.find_reported("pool") == {parse_address("10.0.0.1"): {"c-m-9"}}
+    assert following(cache) == "10.0.0.2"
+    take_report(cache, "c-m-9")
+    assert following(cache) == "10.0.0.1"
+
+
+def test_a_reported_address_that_is_reserved_or_named_counts_once() -> None:
+    cache = cache_of(
+        ranges=[POOL],
+        reservations=[build_reservation("10.0.0.1")],
+        floating_ips=[build_floating_ip("api", status=held_by(["10.0.0.2"]))],
+    )
+    take_report(cache, "c-m-9", "10.0.0.1", "10.0.0.2")
+    assert usage(cache) == Usage(used=2, free=2)
+    assert cache.ledger.find_reported("pool") == {}
+
+
+def test_the_statuses_of_ranges_say_what_the_last_leader_knew() -> None:
+    reported = [
+        {"address": "10.0.0.1", "guest": "c-m-9"},
+        {"address": "10.0.0.2", "guest": "c-m-gone"},
+        {"address": "junk", "guest": "c-m-9"},
+    ]
+    pool = {**POOL, "status": {"reported": reported}}
+    cache = cache_of(ranges=[pool, build_range("lab", "10.0.0.1-10.0.0.4", addressSpace="lab")])
+    cache.ledger.reports.could_serve = lambda _range, _guest_id: False
+    cache.ledger.recall_reports(cache.ranges.all(), lambda guest_id: guest_id != "c-m-gone")
+    assert usage(cache) == Usage(quarantined=1, free=3)
+    assert usage(cache, "lab") == Usage(free=4)
+
+
+def take_report(cache: ClusterCache, guest_id: str, *addresses: str) -> None:
+    """Take in what a visit of a guest cluster found."""
+    found = find_in_use([], [{"spec": {"externalIPs": list(addresses)}}])
+    cache.ledger.reports.take(guest_id, Source.OBJECTS, NOW, found)
