@@ -128,6 +128,7 @@ class Manager:
             client=client,
             cache=cache,
             guests=guests,
+            queues=queues,
             is_gate_open=lambda: self.gate.is_open,
             is_traced=lambda: configuration.settings.trace_ipam_data,
         )

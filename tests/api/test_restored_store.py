@@ -241,6 +241,7 @@ async def set_back(fleet: LocalFleet, when: When, snapshot: Path) -> None:
             quarantineSeconds=QUARANTINE_SECONDS,
         )
         await stack.client.create(RANGES, pool)
+        await stack.set_options(operateGuestClusterInterval="5")
         operator = await stack.start_operator(RESYNC)
         for name in ("early", "late", "later", "asking", "heir"):
             await there.create_guest(name)

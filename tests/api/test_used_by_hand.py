@@ -10,6 +10,7 @@ from localfleet.client import Json
 from localfleet.controlplane import ControlPlane
 from localfleet.proxy import Fault, upstream_of
 from localfleet.rancher_plan import Guest, GuestKind
+from localfleet.rancher_steps import delete
 from localfleet.stack import Stack, build_range, condition
 from localfleet.waiting import eventually
 from tests.api.borrowing import borrow
@@ -52,7 +53,7 @@ async def guest(stack: Stack, tenant: Tenant, second_guest: ControlPlane) -> Asy
     plan = stack.player.plan_guest(f"guest-{tenant.number}", annotations=UNSERVED)
     guest = await stack.player.create_guest(plan, upstream_of(second_guest))
     yield guest
-    await second_guest.client.delete(f"{SERVICES}/second")
+    await delete(second_guest.client, f"{SERVICES}/second")
     await stack.player.delete_guest(guest)
 
 

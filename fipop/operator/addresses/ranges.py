@@ -25,7 +25,7 @@ from fipop.kube.resources import (
     MANAGEMENT_CLUSTERS,
 )
 from fipop.operator.addresses.request import Blocker
-from fipop.operator.queues import Event, Key, Kind, Request
+from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues
 from fipop.rancher.objects import ManagementCluster
 from fipop.runtime.workqueue import Priority, RetryAfter
 from fipop.state.cache import ClusterCache
@@ -57,6 +57,7 @@ class RangeReconciler:
     client: KubeClient
     cache: ClusterCache
     guests: GuestDirectory
+    queues: WorkQueues
     is_gate_open: Callable[[], bool]
     """Returns whether it is known which addresses guest clusters use: these count, too."""
     is_traced: Callable[[], bool] = lambda: False
@@ -143,8 +144,13 @@ class RangeReconciler:
             answer = await self.client.merge_patch(
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"
             )
-        except (NotFoundError, ConflictError):
-            return  # changed meanwhile: the event has it counted again
+        except NotFoundError:
+            return  # the event of its end has the others counted
+        except ConflictError:
+            answer = await self.client.get(FLOATING_IP_RANGES, found.name) or {}
+            self.queues.add(request_count())
+            if not answer:
+                return
         self.cache.observe(FLOATING_IP_RANGES, answer)
 
 
