@@ -241,12 +241,12 @@ async def set_back(fleet: LocalFleet, when: When, snapshot: Path) -> None:
             quarantineSeconds=QUARANTINE_SECONDS,
         )
         await stack.client.create(RANGES, pool)
-        await stack.set_options(operateGuestClusterInterval="5")
         operator = await stack.start_operator(RESYNC)
         for name in ("early", "late", "later", "asking", "heir"):
             await there.create_guest(name)
         await there.give("early")
         await there.carries("early", INHERITED)
+        await stack.set_options(operateGuestClusterInterval="5")
         await plane.etcd.snapshot(snapshot)
 
         await there.give("late")

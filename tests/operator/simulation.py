@@ -199,8 +199,14 @@ class Life:
             config_map = each.objects.get(("configmaps", "kube-system", names.GUEST_CONFIG_MAP)) or {
                 "metadata": {}
             }
-            if not own and names.ANNOTATION_APPLIED not in (config_map["metadata"].get("annotations") or {}):
-                unwritten.add(each.id)  # registered again under another id: its keys are none of fipop's now
+            has_one = any(
+                found["metadata"]["namespace"] == each.id for found in of_kind(objects, FLOATING_IPS)
+            )
+            is_foreign = names.ANNOTATION_APPLIED not in (config_map["metadata"].get("annotations") or {})
+            if not own and (has_one or is_foreign):
+                # One that has no address yet may get what the key names. Registered again under another id: the keys
+                # are none of fipop's now.
+                unwritten.add(each.id)
             # An address that two guest clusters use (rule "what a key keeps"); GitOps can pause one again at the end.
             if own & others or each.is_gone or is_paused:
                 unwritten.add(each.id)
