@@ -3,10 +3,9 @@
 Two operators may work at once, or one may sleep and go on, so every step must be over before another relies on it.
 A leader renews its lease long before the lease ends. One that cannot renew it stops its work while others still wait:
 helm has ended by then, and a leader looks for a foreign helm for longer than a lease lasts. A guest is written only by
-who leads for as long as that write may take, by a permit that is younger than that. A status names an address within
-NAMING_SECONDS of the claim or confirmation behind it, and a reservation that nothing names is given back by somebody
-else only when no such write can be under way any more. A watch that is silent for longer than the server lets any
-watch live is dead, and found out within two minutes. A process that stops is gone before its pod is killed.
+who leads for as long as that write may take, by a permit that is younger than that. A quarantine lasts longer than any
+request that was begun before it. A watch that is silent for longer than the server lets any watch live is dead, and
+found out within two minutes. A process that stops is gone before its pod is killed.
 """
 
 from __future__ import annotations

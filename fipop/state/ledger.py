@@ -143,9 +143,9 @@ class Ledger:
         found = self.ranges.get(floating_ip.status.range or floating_ip.range or "")
         return floating_ip.status.address_space or (found.space if found else DEFAULT_ADDRESS_SPACE)
 
-    def find_rivals(self, floating_ip: FloatingIP, address: Address) -> frozenset[str]:
+    def find_rivals(self, floating_ip: FloatingIP, space: str, address: Address) -> frozenset[str]:
         """Return the other guest clusters that use an address of a floating IP; `ignore-claim` takes some out."""
-        users = self.reports.find_users(floating_ip.status.address_space or DEFAULT_ADDRESS_SPACE, address)
+        users = self.reports.find_users(space, address)
         return users - {floating_ip.namespace} - floating_ip.ignored_claims
 
     def find_own(self, guest_id: str) -> dict[Address, set[str]]:

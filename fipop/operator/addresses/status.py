@@ -90,8 +90,7 @@ class StatusBuilder:
         """Return which other guest clusters use an address that the floating IP holds, as sentences."""
         found = []
         for claim in decision.holds:
-            users = self.cache.ledger.reports.find_users(claim.space, claim.address)
-            rivals = sorted(users - {floating_ip.namespace} - floating_ip.ignored_claims)
+            rivals = sorted(self.cache.ledger.find_rivals(floating_ip, claim.space, claim.address))
             if rivals:
                 found.append(
                     f"Address {format_address(claim.address)} is also in use in guest cluster "

@@ -149,9 +149,7 @@ class PassController:
                 isinstance(error, ApiError) and (error.status or error.reason == TIMEOUT)
             ):
                 self.gate.note_answer()  # one that hangs refuses nothing
-            elif isinstance(error, GuestError) and not isinstance(
-                error, (PassTimeoutError, TooManyAddressesError)
-            ):
+            elif isinstance(error, GuestError) and not isinstance(error, TooManyAddressesError):
                 self.gate.note_gone(guest_id)
             return RetryAfter(READ_RETRY_SECONDS if self.gate.waits_for(guest_id) else self._next(None))
         return RetryAfter(self._next(None))
@@ -251,15 +249,12 @@ class PassController:
         guest_id = task.guest.id
         deep = self._now() - (state.schedule.deep_at or 0.0) >= DEEP_CHECK_SECONDS
 
-        def observe_now(report: PassReport) -> GuestObservation:
-            return observe(report, task)
-
         report = await self.sessions.run_pass(
             task,
             deep=deep,
             is_known=state.observation is not None,
             # An address in the ConfigMap is reported before charts and helm are waited for.
-            early=lambda report: self._note(state, task, observe_now(report)),
+            early=lambda report: self._note(state, task, observe(report, task)),
         )
         self._note_rollout(state, task, report)
         if report.awaits_helm:
@@ -268,7 +263,7 @@ class PassController:
         is_configured = report.config_map.outcome not in {ConfigMapOutcome.NOT_TRIED, ConfigMapOutcome.FAILED}
         if not (task.guest.provisioned or is_configured) and self._is_provisioning(task.guest):
             return provisioning(installs=task.opted_in), BOOT_SECONDS
-        return observe_now(report), retry_seconds
+        return observe(report, task), retry_seconds
 
     def _hear(self, state: GuestState, guest: Guest, began: datetime) -> Hearing:
         """Return who takes in what a visit reads: nodes and the API server are not always due."""
@@ -296,7 +291,7 @@ class PassController:
             self.gate.note_read(guest_id)
 
     def _has_old_keys(self, state: GuestState, guest_id: str) -> bool:
-        """Whether a guest cluster without an address has had keys of fipop for so long that they are taken out."""
+        """Whether a guest cluster has been without a floating IP for so long that it loses the keys of fipop."""
         is_bare = state.bare_since is not None and loop_time() - state.bare_since >= BARE_SECONDS
         return is_bare and bool(self.guests.cache.ledger.reports.find_ours(guest_id))
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from fipop.api.models import FloatingIP, Reservation
 from fipop.errors import UnavailableError
 from fipop.guest.reports import GuestTask, PassReport
-from fipop.ipam.addresses import format_address, parse_address
+from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.decision import bind_guest
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import Priority
 from fipop.settings.options import Settings
 from fipop.state.cache import ClusterCache
-from fipop.state.claims import address_of
+from fipop.state.claims import address_of, slots_named_by
 from fipop.state.gate import Gate
 from fipop.state.guests import GuestDirectory
 from fipop.state.ledger import BY_OWNER_NAMESPACE
@@ -82,12 +82,7 @@ def collect_addresses(cache: ClusterCache, guest: Guest) -> GuestAddresses:
         for each in cache.reservations_of(floating_ip.meta.key)
         if each.is_held and each.owner.uid == floating_ip.uid
     )
-    # What was only found there was never given by us: it is somebody else's, and so are its keys.
-    retired = (
-        each
-        for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
-        if not each.is_held and each.owner.name
-    )
+    retired = (each for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id) if not each.is_held)
     frozen = (
         text
         for each in cache.floating_ips_of(guest.id)
@@ -133,10 +128,10 @@ class WritePermits:
     def find_withheld(self, addresses: GuestAddresses) -> frozenset[str]:
         """Return the addresses that another guest cluster uses, too: no key gets them anew."""
         found = {
-            text
+            format_address(address)
             for each in addresses.floating_ips
-            for text in each.status.addresses
-            if self.cache.ledger.find_rivals(each, parse_address(text))
+            for space, address in slots_named_by(each.status)
+            if self.cache.ledger.find_rivals(each, space, address)
         }
         return frozenset(found)
 
