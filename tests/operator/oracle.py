@@ -9,6 +9,7 @@ is never assigned, and never written to a guest cluster, while another one uses 
 import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from fipop.api import names
 from tests.harness.api_in_memory import Commit, Json
@@ -71,7 +72,8 @@ class Reading:
     """Since when, without a break, it was told of the use of an address."""
     ranges: dict[str, set[str]] = field(default_factory=dict)
     """The ranges that could serve the guest cluster when the use of an address was found."""
-    is_whole: bool = False
+    whole_at: datetime | None = None
+    """When it was last told of everything."""
 
 
 @dataclass
@@ -113,7 +115,7 @@ class Oracle:
             return
         used = set[str]().union(*(each for _, each in reading.answers.values()))
         reading.answers.clear()
-        reading.is_whole = True
+        reading.whole_at = self.fleet.now
         ranges = {key[2] for key in self.fleet.memory.of_kind(RANGES) if self._could_serve(key[2], guest.id)}
         reading.since = {text: reading.since.get(text, now) for text in used}
         reading.ranges = {text: ranges | reading.ranges.get(text, set()) for text in used}
@@ -134,7 +136,7 @@ class Oracle:
             counts = range_name in reading.ranges[text] or self._could_serve(range_name, guest_id)
             return counts and reading.since[text] < decided_at
         began = self.began[operator]
-        if reading.is_whole or not self._could_serve(range_name, guest_id):
+        if reading.whole_at is not None or not self._could_serve(range_name, guest_id):
             return False
         if self.shown.get((range_name, text, guest_id), began) < began:
             return True
@@ -190,8 +192,13 @@ class Oracle:
                 )
 
     def _left_quarantine(self, commit: Commit, before: Json) -> None:
-        """What an imported guest cluster had that left Rancher waits for a day, but for its successor, or its own."""
+        """Quarantine ends after a visit that began after its end.
+
+        What an imported guest cluster had that left Rancher waits for a day, but for its successor, or its own.
+        """
         slot, former = slot_of(before), owner_of(before)
+        if commit.obj is None and self._was_read_before_its_end(before):
+            self._say(f"{slot[1]} leaves the quarantine of {former}, which was not read since its end")
         since = self.left_at.get(former[0])
         if since is None or _now() - since >= LIVES_ON_SECONDS or slot[1] not in self._used_in(former[0]):
             return
@@ -202,6 +209,15 @@ class Oracle:
         self._say(
             f"{slot[1]} leaves the quarantine of {former} {_now() - since:.0f} s after its cluster left Rancher"
         )
+
+    def _was_read_before_its_end(self, reservation: Json) -> bool:
+        """Return whether who frees an address has no answer of its former guest cluster from after the quarantine."""
+        guest_id = owner_of(reservation)[0]
+        if all(each.id != guest_id for each in self._others("")):
+            return False  # it counts as clean, or waits for its day
+        read_at = self._reading(OPERATOR.get(), guest_id).whole_at
+        until = datetime.fromisoformat(reservation["spec"]["quarantinedUntil"])
+        return read_at is None or read_at < until
 
     # What guest clusters hold
 
