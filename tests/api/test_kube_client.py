@@ -184,18 +184,20 @@ async def test_an_empty_list_has_a_version(kube, namespace):
 
 
 async def test_a_terminating_namespace_is_told(kube, management):
-    body = {"metadata": {"name": "going", "finalizers": ["kubefip.test/hold"]}}
+    body = {"metadata": {"name": "ending", "finalizers": ["kubefip.test/hold"]}}
     await kube.create(NAMESPACES, body)
-    await kube.create(CONFIG_MAPS, config_map("going") | {"metadata": {"name": "held", "namespace": "going"}})
-    await kube.merge_patch(
-        CONFIG_MAPS, "held", {"metadata": {"finalizers": ["kubefip.test/hold"]}}, namespace="going"
+    await kube.create(
+        CONFIG_MAPS, config_map("ending") | {"metadata": {"name": "held", "namespace": "ending"}}
     )
-    await kube.delete(NAMESPACES, "going")
+    await kube.merge_patch(
+        CONFIG_MAPS, "held", {"metadata": {"finalizers": ["kubefip.test/hold"]}}, namespace="ending"
+    )
+    await kube.delete(NAMESPACES, "ending")
     with pytest.raises(ForbiddenError, match=NAMESPACE_TERMINATING):
-        await kube.create(CONFIG_MAPS, config_map("going"))
-    await kube.merge_patch(CONFIG_MAPS, "held", {"data": {"a": "1"}}, namespace="going")
-    await kube.merge_patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, namespace="going")
-    await kube.merge_patch(NAMESPACES, "going", {"metadata": {"finalizers": None}})
+        await kube.create(CONFIG_MAPS, config_map("ending"))
+    await kube.merge_patch(CONFIG_MAPS, "held", {"data": {"a": "1"}}, namespace="ending")
+    await kube.merge_patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, namespace="ending")
+    await kube.merge_patch(NAMESPACES, "ending", {"metadata": {"finalizers": None}})
 
 
 async def test_a_watch_sees_what_happens_after_its_version(kube, namespace):
