@@ -118,11 +118,11 @@ class FaultProxy:
 
     def writes(self) -> list[Passed]:
         """The writes that count, in their order."""
-        return [each for each in self.passed if each.seen.verb is On.WRITE and each.seen.is_counted]
+        return [each for each in self.passed if each.seen.verb is On.WRITE and each.seen.is_work]
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         seen, arrived = classify(request.method, request.path, request.query_string), time.monotonic()
-        if seen.verb is On.WRITE and seen.is_counted:
+        if seen.verb is On.WRITE and seen.is_work:
             self.last_write_at = arrived
         body = await request.read() if request.can_read_body else b""
         rule = self.schedule.decide(seen, body)

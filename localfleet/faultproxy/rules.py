@@ -7,8 +7,11 @@ from random import Random
 from typing import Any
 from urllib.parse import parse_qs
 
-_UNCOUNTED = frozenset({"leases", "events", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"})
-"""What an operator writes by the clock and not for its work: the n-th write means one that matters."""
+_BY_THE_CLOCK = frozenset({"leases", "events", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"})
+"""What an operator writes by the clock and not for its work: the n-th write means one that matters.
+
+They count for rules that name them.
+"""
 
 
 class On(StrEnum):
@@ -81,6 +84,13 @@ class Rule:
     status: int = 500
     seconds: float = 0.0
 
+    def counts(self, seen: "Seen") -> bool:
+        """Whether it counts requests of this kind."""
+        if self.on is On.ALL:
+            return self.plural in {"", seen.plural}
+        is_kind = self.on is seen.verb or (self.on is On.REQUEST and seen.verb is not On.WATCH)
+        return is_kind and (self.plural == seen.plural if self.plural else seen.is_work)
+
     def to_json(self) -> dict[str, Any]:
         """As JSON, without what stands at its default."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
@@ -104,9 +114,9 @@ class Seen:
     subresource: str
 
     @property
-    def is_counted(self) -> bool:
-        """Whether it is work, and no Lease or Event."""
-        return self.plural not in _UNCOUNTED
+    def is_work(self) -> bool:
+        """Whether it is about a resource, and no Lease or Event."""
+        return bool(self.plural) and self.plural not in _BY_THE_CLOCK
 
 
 def classify(method: str, path: str, query: str) -> Seen:
@@ -144,15 +154,9 @@ class Schedule:
 
     def decide(self, seen: Seen, body: bytes = b"") -> Rule | None:
         """Count a request; the rule that strikes it."""
-        kinds = {On.ALL}
-        if seen.is_counted and seen.plural:
-            kinds |= {seen.verb} if seen.verb is On.WATCH else {seen.verb, On.REQUEST}
         return self._first(
             lambda rule: (
-                rule.on in kinds
-                and rule.plural in {"", seen.plural}
-                and rule.method in {"", seen.method}
-                and rule.mentions.encode() in body
+                rule.counts(seen) and rule.method in {"", seen.method} and rule.mentions.encode() in body
             )
         )
 

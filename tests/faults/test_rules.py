@@ -55,6 +55,12 @@ def test_leases_and_events_do_not_count() -> None:
     assert schedule.decide(classify("PATCH", f"{FIPS}/f", "")) is not None
 
 
+def test_leases_count_for_a_rule_that_names_them() -> None:
+    schedule = Schedule([Rule(on=On.WRITE, do=Do.KILL_AFTER, plural="leases", nth=2)])
+    lease = classify("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-fip/leases/fipop-operator", "")
+    assert [schedule.decide(lease) is not None for _ in range(3)] == [False, True, False]
+
+
 def test_what_a_body_mentions_tells_requests_of_one_path_apart() -> None:
     schedule = Schedule([Rule(on=On.WRITE, do=Do.DELAY, nth=1, mentions="steady-1")])
     write = classify("POST", "/apis/kubefip.k8s.binbash.org/v1/floatingipreservations", "")

@@ -75,8 +75,9 @@ def build_plans() -> list[Plan]:
                 seed += 1
                 words = "-".join(str(each) for each in options.values())
                 name = f"{do}{'-' if words else ''}{words}-{plural}-{nth}"
-                rules = {FIRST: (_write(do, plural, nth, **options),)}
-                plans.append(Plan(name=name, seed=seed, rules=rules))
+                # Either may lead first.
+                rules = (_write(do, plural, nth, **options),)
+                plans.append(Plan(name=name, seed=seed, rules={FIRST: rules, SECOND: rules}))
     for number, rule in enumerate(_EVENTS):
         seed += 1
         name = f"{rule.on}-{rule.do}-{rule.plural or 'any'}-{number}"
@@ -91,11 +92,9 @@ def build_plans() -> list[Plan]:
     for plural in (SERVICES, LEASES):
         for nth in (1, 2, 5):
             seed += 1
-            # The other one may lead first: both are frozen once.
             rules = (_write(Do.FREEZE_BEFORE, plural, nth, seconds=PAST_LEASE),)
             name = f"frozen-past-its-lease-{plural}-{nth}"
-            both = {FIRST: rules, SECOND: rules}
-            plans.append(Plan(name=name, seed=seed, rules=both))
+            plans.append(Plan(name=name, seed=seed, rules={FIRST: rules, SECOND: rules}))
     plans.append(
         Plan(
             name="crowd", seed=4711, steps=CROWD_STEPS, rules={FIRST: (_EVENTS[11],), SECOND: (_EVENTS[13],)}
