@@ -345,6 +345,7 @@ SPECS = {
         lambda _, number: service(
             number,
             loadBalancerClass=OTHER_CLASS,
+            loadBalancerIP=neighbour(number),  # without it, our finalizer is its own controller's
             annotations={A: neighbour(number)},
             labels={"implementation": "kube-vip"},
             finalizers=[FINALIZER],

@@ -24,12 +24,14 @@ from tests.api.services.shop import KEYS, of
 from tests.hostile.service_kinds import AT_ONCE, GOOD_NAMESPACES, Kind, Scene, neighbour, service
 from tests.hostile.watch import Watch
 
-STALL_MS, RSS_MIB, WAIT_SECONDS = 250.0, 120.0, 2.0
+STALL_MS, RSS_MIB = 250.0, 110.0
 MOST_MIB = 512.0
 """The provider is ended there, as a pod is at its limit: it would take the machine along."""
 INSIDE = Path(__file__).with_name("inside")
 PROBE_SECONDS = 0.25
-PROBE_DEADLINE_SECONDS = 10.0
+PROBE_DEADLINE_SECONDS = 20.0
+"""A Service waits for those that asked before it, whosever they are: three times as long as a thousand need at 150 a
+second."""
 TOGETHER = 4
 """So many kinds side by side: more keep the API server of a small machine from answering anybody."""
 PROBES_AFTERWARDS = 3
@@ -86,8 +88,6 @@ class ServiceStage:
             problems.append(f"a callback took {stall_ms:.0f} ms of processor time: {what[:200]}")
         if rss_mib >= RSS_MIB:
             problems.append(f"the provider had {rss_mib:.0f} MiB")
-        if wait_s > WAIT_SECONDS:
-            problems.append(f"a well-behaved Service waited {wait_s:.1f} s")
         found = Measured(
             kind=name,
             rss_mib=rss_mib,
