@@ -31,7 +31,7 @@ class Kind(StrEnum):
 SCHEMA_REVISIONS = {
     f"floatingipranges.{names.GROUP}": 6,
     f"floatingips.{names.GROUP}": 5,
-    f"floatingipreservations.{names.GROUP}": 2,
+    f"floatingipreservations.{names.GROUP}": 3,
 }
 """The revisions of our CRDs that this version knows."""
 

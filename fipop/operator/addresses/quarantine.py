@@ -147,9 +147,7 @@ class QuarantineReconciler:
     async def _find_owner(self, reservation: Reservation) -> bool:
         """Ask the API server whether the floating IP of a reservation exists and has, or can have, its address."""
         owner = reservation.owner
-        live = (
-            await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace) if owner.name else None
-        )
+        live = await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
         if live is None:
             return False
         self.cache.observe(FLOATING_IPS, live)

@@ -119,7 +119,7 @@ def format_time(at: datetime) -> str:
 def describe_holder(reservation: Reservation, user: str = "") -> Blocker:
     """Return the blocker for an address that another floating IP holds, or held; `user` says what still uses it."""
     text = format_address(address_of(reservation))
-    holder = f"{reservation.owner.namespace}/{reservation.owner.name}".rstrip("/")
+    holder = "/".join(reservation.owner.key)
     cluster = f' of cluster "{reservation.owner.cluster}"' if reservation.owner.cluster else ""
     if reservation.quarantined_until is None:
         message = f"Address {text} is held by FloatingIP {holder}{cluster}. Choose another address, or delete that one."
