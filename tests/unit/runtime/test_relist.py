@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from fipop.api.models import FloatingIPRange
-from fipop.api.parsing import parse_range
+from fipop.api.objects import FloatingIPRange, read_object
 from fipop.errors import UnavailableError
 from fipop.kube.client import Listing
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, Resource
@@ -72,7 +71,7 @@ class Bench:
         self.resync = Relister(self.feeds, lister=self.cluster, random=Random(1), on_round=self.count_round)
 
     def project(self, obj: Mapping[str, Any]) -> FloatingIPRange:
-        return parse_range(obj)
+        return read_object(FloatingIPRange, obj)
 
     def follow(self, change: Change[FloatingIPRange], source: Source) -> None:
         sign = "+" if change.old is None else "-" if change.new is None else "~"
@@ -195,7 +194,7 @@ def test_an_event_that_overtakes_the_list_is_kept_and_raises_no_alarm(virtually:
         )
         await bench.run_for(2)
 
-        assert [one.iprange for one in bench.store.all()] == ["10.0.0.0/24"]
+        assert [one.spec.iprange for one in bench.store.all()] == ["10.0.0.0/24"]
 
     virtually(scenario())
 
