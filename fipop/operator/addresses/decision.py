@@ -6,7 +6,7 @@ The decision reads the cache and changes nothing, so it is the same whoever make
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.api import names
@@ -105,12 +105,12 @@ def decide(world: World, floating_ip: FloatingIP) -> Decision:
     if isinstance(request, Request) and isinstance(found, FloatingIPRange):
         wish = _Wish(
             world=world,
+            floating_ip=floating_ip,
             owner=owner,
             request=request,
             range=found,
             current=current,
             held=held,
-            ignored=floating_ip.ignored_claims,
         )
         decision = wish.follow()
     else:
@@ -267,12 +267,12 @@ class _Wish:
     """A request that can be read, and the range that serves it."""
 
     world: World
+    floating_ip: FloatingIP
     owner: Owner
     request: Request
     range: FloatingIPRange
     current: dict[Family, Claim]
     held: list[FloatingIPReservation]
-    ignored: frozenset[str] = field(default_factory=frozenset)
 
     def follow(self) -> Decision:
         """Return all that is asked for, or what the floating IP has and why it gets no more."""
@@ -360,8 +360,7 @@ class _Wish:
         holder = self._exceeds_quota(claim, beside) or find_holder(self.world, claim)
         if holder is not None or self._had(claim):
             return holder
-        users = ledger.reports.find_users(claim.space, claim.address)
-        rivals = users - {claim.owner.namespace} - self.ignored
+        rivals = ledger.find_rivals(self.floating_ip, claim.space, claim.address)
         return describe_reporter(min(rivals), claim.address) if rivals else None
 
     def _exceeds_quota(self, claim: Claim, beside: Collection[Claim]) -> Blocker | None:
