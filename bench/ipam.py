@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 import netaddr
 
 from bench.results import describe_machine, write_section
-from fipop.api.models import EPOCH
+from fipop.api.objects import EPOCH
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import Range, RangeTable

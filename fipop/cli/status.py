@@ -158,6 +158,6 @@ def _wide_row(each: FloatingIPReport, now: datetime) -> tuple[str, ...]:
     found = each.floating_ip
     return (
         *(found.namespace, found.name, each.cluster, ",".join(found.status.addresses)),
-        *(found.status.range or found.range or "", each.ready.verdict.value, each.ready.reason),
-        age((now - found.meta.created).total_seconds()),
+        *(found.status.range or found.range or "", each.ready.status.value, each.ready.reason),
+        age((now - found.created).total_seconds()),
     )

@@ -228,7 +228,7 @@ def history(*, reading: Reading, asked: str) -> None:
 def _tenure_row(each: Tenure) -> tuple[str, ...]:
     found, owner = each.reservation, each.owner
     return (
-        *(each.address, found.space, found.range, owner.cluster, _name(owner)),
+        *(each.address, found.spec.space, found.spec.range, owner.cluster, _name(owner)),
         *(moment(owner.since) or "?", moment(owner.until) or "now"),
     )
 

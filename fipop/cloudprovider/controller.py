@@ -24,8 +24,8 @@ from functools import partial
 from random import Random
 from typing import Any, TypeAlias
 
-from fipop.api.conditions import format_time
-from fipop.api.parsing import parse_meta
+from fipop.api.codec import format_time
+from fipop.api.objects import read_metadata
 from fipop.boundary import loop_time
 from fipop.cloudprovider.allocate import (
     DHCP_ADDRESSES,
@@ -190,7 +190,7 @@ class ServiceController:
             for key, text in said.items():
                 if found is not None and self._said.get(key) != text:
                     logger.warning("Key is invalid or unusual", extra={"key": key, "problem": text})
-                    about = reference_to(CONFIG_MAPS, parse_meta(found))
+                    about = reference_to(CONFIG_MAPS, read_metadata(found))
                     self._events.record(about, EventType.WARNING, reason, text)
         self._said = {**oddities, **problems}
         if self._is_working:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
-from fipop.api.parsing import parse_meta
+from fipop.api.objects import read_metadata
 from fipop.cloudprovider.allocate import Refusal
 from fipop.cloudprovider.service import Service, parse_addresses, refer_to
 from fipop.cloudprovider.services import ServiceCache
@@ -344,7 +344,7 @@ class KeepalivedMode:
         except ValueError as error:
             text = f"Annotation {PLAN} cannot be read, and fipop changes nothing: {clean(str(error), 200)}. Repair it."
             logger.warning("Could not read annotation", extra={"annotation": PLAN, "error": str(error)})
-            about = reference_to(CONFIG_MAPS, parse_meta(config_map))
+            about = reference_to(CONFIG_MAPS, read_metadata(config_map))
             self._events.record(about, EventType.WARNING, "AnnotationUnreadable", text)
             return RetryAfter(EVERY_SECONDS)
         if not is_done(config_map, plan):

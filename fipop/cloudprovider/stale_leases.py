@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from fipop.api.conditions import parse_time
+from fipop.api.codec import parse_time
 from fipop.cloudprovider.services import ServiceCache
 from fipop.errors import FipopError
 from fipop.jsons import Json, as_mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from fipop.api.models import ReleaseStatus
+from fipop.api.objects import ReleaseStatus
 from fipop.errors import FipopError
 from fipop.guest.decisions import is_renamed
 from fipop.guest.helm.charts import Role, WantedRelease

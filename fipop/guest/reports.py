@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fipop.api.models import FloatingIP, ReleaseStatus
+from fipop.api.objects import FloatingIP, ReleaseStatus
 from fipop.errors import ApiError, FipopError
 from fipop.guest.configmap.keys import Contradiction
 from fipop.guest.configmap.plan import BlockedKey

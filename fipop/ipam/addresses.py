@@ -15,7 +15,6 @@ MAPPED_FIRST = 0xFFFF << 32
 MAPPED_LAST = MAPPED_FIRST | 0xFFFF_FFFF
 
 _LONGEST_TEXT = 45  # ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255
-_HEX_KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _LEADING_ZERO = re.compile(r"(?:^|[.:])0[0-9]+\.|\.0[0-9]", re.ASCII)
 
 
@@ -97,16 +96,6 @@ def explode_address(address: Address) -> str:
 def address_key(address: Address) -> str:
     """Write an address as in the name of a reservation: dotted IPv4, or 32 lower-case hex digits."""
     return f"{address.value:032x}" if address.family is Family.IPV6 else format_address(address)
-
-
-def parse_address_key(key: str) -> Address:
-    """Read what `address_key` wrote, and nothing else: one address has one key. AddressSyntaxError otherwise."""
-    address = _from_v6(int(key, 16)) if _HEX_KEY.fullmatch(key) else parse_address(key)
-    if address_key(address) != key:
-        raise AddressSyntaxError(
-            text=key, problem="is not how this address is written in a reservation's name"
-        )
-    return address
 
 
 def to_ip(address: Address) -> IPv4Address | IPv6Address:

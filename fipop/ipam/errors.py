@@ -10,6 +10,10 @@ class IpamError(UnassignableError):
     """Base of the errors of the IPAM core."""
 
 
+class UnreadableSpecError(IpamError):
+    """The spec of a range does not fit its schema."""
+
+
 def _quote(text: str, limit: int = 64) -> str:
     """Return a text of a user in quotes, printable and cut."""
     return f'"{clean(text, limit)}"'

@@ -155,6 +155,10 @@ class Usage(NamedTuple):
         """The capacity: all addresses that the range assigns."""
         return self.used + self.free + self.quarantined
 
+    def counts(self) -> dict[str, int]:
+        """Return all counts by their names, the total first."""
+        return {"total": self.total, **self._asdict()}
+
 
 class RangeUsage(NamedTuple):
     """The usage of a range, whole and by family."""

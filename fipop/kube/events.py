@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from fipop.api.models import Meta
+from fipop.api.objects import Metadata
 from fipop.errors import ApiError, ConflictError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -45,7 +45,7 @@ class ObjectReference:
     uid: str | None = None
 
 
-def reference_to(resource: Resource, meta: Meta) -> ObjectReference:
+def reference_to(resource: Resource, meta: Metadata) -> ObjectReference:
     """Return the reference to an object of a kind."""
     return ObjectReference(
         api_version=resource.api_version,

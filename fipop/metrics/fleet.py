@@ -87,7 +87,7 @@ def _legacy_ranges(ranges: Iterable[RangeSample]) -> Iterator[Metric]:
     )
     for each in ranges:
         found, usage = each.range, (each.usage or RangeUsage()).whole
-        texts = (found.name, found.iprange, found.harvester_cluster or "", found.harvester_network or "")
+        texts = (found.name, found.spec.iprange, found.harvester_cluster or "", found.harvester_network or "")
         labels = [clean_label(text) for text in texts]
         capacity.add_metric(labels, usage.total)
         reserved.add_metric(labels, usage.used + usage.quarantined)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fipop.api.conditions import Condition
-from fipop.api.models import FloatingIPRange
+from fipop.api.objects import FloatingIPRange
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import RangeUsage
 from fipop.rancher.matching import Guest

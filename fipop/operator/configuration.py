@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from fipop.api import names
-from fipop.api.parsing import parse_meta
+from fipop.api.objects import read_metadata
 from fipop.errors import StartError
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
@@ -103,7 +103,7 @@ class Configuration:
     def _report(self, config_map: Mapping[str, Any]) -> None:
         """Report bad values and unwise ones, once each."""
         if config_map["metadata"].get("uid"):
-            self._about = reference_to(CONFIG_MAPS, parse_meta(config_map))
+            self._about = reference_to(CONFIG_MAPS, read_metadata(config_map))
         for bad in self.bad_options:
             if bad not in self._told:
                 message = f"Option {bad.option} {bad.reason}: it is {bad.value!r}."

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from fipop.api import names
-from fipop.api.conditions import parse_time
+from fipop.api.codec import parse_time
 from fipop.errors import StartError
 from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient

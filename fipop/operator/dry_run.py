@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from fipop.api.models import FloatingIP, Reservation
-from fipop.api.parsing import parse_floating_ip
+from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
 from fipop.guest.in_use import find_in_use
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.client import KubeClient
@@ -74,7 +73,7 @@ class DryRun:
         for guest in self._guests.all():
             is_without = self._guests.is_resolved(guest.id) and needs_floating_ip(self.cache, guest)
             if self._creates and is_without and choose_for_guest(self.cache, guest):
-                self._suppose(FLOATING_IPS, parse_floating_ip(build_floating_ip(guest)))
+                self._suppose(FLOATING_IPS, read_object(FloatingIP, build_floating_ip(guest)))
         for _ in range(MAX_ROUNDS):
             if not self._decide_all():
                 break
@@ -96,21 +95,21 @@ class DryRun:
         if not decision.is_final:
             return
         patch = build_spec_patch(floating_ip, decision)
-        meta = replace(floating_ip.meta, generation=floating_ip.meta.generation + (patch is not None))
-        ipaddress = patch["spec"]["ipaddress"] if patch is not None else floating_ip.ipaddress
-        after = replace(floating_ip, meta=meta, ipaddress=ipaddress)
+        meta = replace(floating_ip.metadata, generation=floating_ip.metadata.generation + (patch is not None))
+        spec = floating_ip.spec if patch is None else replace(floating_ip.spec, **patch["spec"])
+        after = replace(floating_ip, metadata=meta, spec=spec)
         after = replace(after, status=self._statuses.build(after, decision))
         if after != floating_ip:
             self._suppose(FLOATING_IPS, after)
         kept = {claim.name for claim in decision.holds}
-        for each in self.cache.reservations_of(floating_ip.meta.key):
+        for each in self.cache.reservations_of(floating_ip.key):
             if each.is_held and each.name not in kept:
-                seconds = self.cache.quarantine_seconds(each.range)
+                seconds = self.cache.quarantine_seconds(each.spec.range)
                 self._suppose(FLOATING_IP_RESERVATIONS, build_quarantined(each, now, seconds))
 
-    def _suppose(self, resource: Resource, changed: FloatingIP | Reservation) -> None:
-        version, meta = next(self._versions), changed.meta
+    def _suppose(self, resource: Resource, changed: FloatingIP | FloatingIPReservation) -> None:
+        version, meta = next(self._versions), changed.metadata
         if not meta.uid:
             uid, now = f"dry-run-{version}", self._client.server_now().replace(microsecond=0)
-            meta = replace(meta, uid=uid, generation=1, created=now)
-        self.cache.suppose(resource, replace(changed, meta=replace(meta, resource_version=version)))
+            meta = replace(meta, uid=uid, generation=1, creation_timestamp=now)
+        self.cache.suppose(resource, replace(changed, metadata=replace(meta, resource_version=version)))

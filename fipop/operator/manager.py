@@ -270,7 +270,7 @@ class Manager:
         began = self._began
         clusters = self.cache.guest_clusters(guest_id)
         can_have_services = began is None or any(
-            each.is_imported or each.meta.created < began for each in clusters
+            each.is_imported or each.created < began for each in clusters
         )
         if can_have_services:
             self.gate.note_late(guest_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fipop.api.models import FloatingIP
+from fipop.api.objects import FloatingIP
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import FLOATING_IPS
 from fipop.metrics.exposition import Metrics
@@ -29,12 +29,12 @@ class EventReporter:
         message = describe_mismatch(self.guests.cache, guest, range_name)
         if message is None:
             return
-        about = reference_to(FLOATING_IPS, floating_ip.meta)
+        about = reference_to(FLOATING_IPS, floating_ip.metadata)
         self.events.record(about, EventType.WARNING, "NetworkMismatch", message)
 
     def report_conflict(self, floating_ip: FloatingIP, message: str) -> None:
         """Report that another guest cluster uses an address of it, too."""
-        about = reference_to(FLOATING_IPS, floating_ip.meta)
+        about = reference_to(FLOATING_IPS, floating_ip.metadata)
         self.events.record(about, EventType.WARNING, "AddressConflict", message)
 
     def report_blocked(self, reason: str) -> None:

@@ -42,8 +42,8 @@ def build_snapshot(cache: ClusterCache, manager: Manager | None) -> FleetSnapsho
 def _count_floating_ips(cache: ClusterCache) -> Mapping[str, int]:
     counts = {verdict.value: 0 for verdict in Verdict}
     for each in cache.floating_ips.all():
-        ready = next((one for one in each.status.conditions if one.type is ConditionType.READY), None)
-        counts[ready.verdict.value if ready is not None else Verdict.UNKNOWN.value] += 1
+        ready = next((one for one in each.status.conditions if one.type == ConditionType.READY), None)
+        counts[ready.status.value if ready is not None else Verdict.UNKNOWN.value] += 1
     return counts
 
 

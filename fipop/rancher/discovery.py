@@ -89,9 +89,9 @@ def choose_cluster(
         clusters,
         key=lambda each: (
             each.namespace != workspace,
-            each.meta.deleting,
-            each.meta.created,
-            each.meta.key,
+            each.is_deleting,
+            each.created,
+            each.key,
         ),
         default=None,
     )
@@ -125,7 +125,7 @@ async def discover_guest(reader: LinkReader, links: Links) -> Discovery:
         guest = replace(guest, harvester_cluster_name=known.harvester_cluster_name, networks=known.networks)
         found = replace(found, is_resolved=True)
     # What Rancher has removed already of a cluster that is being deleted does not return.
-    return guest if guest.cluster.meta.deleting else replace(found, guest=guest)
+    return guest if guest.cluster.is_deleting else replace(found, guest=guest)
 
 
 def glimpse_guest(links: Links) -> Discovery:
@@ -146,7 +146,7 @@ def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     name = cluster.cluster_name
     if not name:
         return _wait(links, "Rancher has not named the cluster's namespace yet")
-    if cluster.meta.deleting:
+    if cluster.is_deleting:
         return None
     if management is None:
         return _wait(links, f"management Cluster {name} does not exist")
@@ -209,7 +209,7 @@ def _wait_for_provider(links: Links) -> Waiting:
 
 
 def _wait(links: Links, message: str, *, needs_retry: bool = False) -> Waiting:
-    return Waiting(message=message, created=links.cluster.meta.created, needs_retry=needs_retry)
+    return Waiting(message=message, created=links.cluster.created, needs_retry=needs_retry)
 
 
 def _build_guest(links: Links) -> Guest:
@@ -218,9 +218,9 @@ def _build_guest(links: Links) -> Guest:
     return Guest(
         cluster=cluster,
         connected=management is not None and management.connected,
-        deleting=cluster.meta.deleting
+        deleting=cluster.is_deleting
         or management is None
-        or management.meta.deleting
+        or management.is_deleting
         or namespace is None
         or namespace.terminating,
         provisioned=management is None or management.provisioned,

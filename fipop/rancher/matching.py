@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from fipop.api.models import FloatingIPRange
+from fipop.api.objects import FloatingIPRange
 from fipop.rancher.objects import ProvisioningCluster
 
 
@@ -92,7 +92,8 @@ def fits_guest(each: FloatingIPRange, guest: Guest, *, on_any_harvester: bool = 
 
 def is_allowed(each: FloatingIPRange, guest: Guest) -> bool:
     """Whether the admin lets a range serve a guest, also where it is named."""
-    names = (each.allowed_workspaces, guest.cluster.namespace), (each.allowed_clusters, guest.cluster_name)
+    workspaces, clusters = each.spec.allowed_workspaces, each.spec.allowed_clusters
+    names = (workspaces, guest.cluster.namespace), (clusters, guest.cluster_name)
     return all(not allowed or name in allowed for allowed, name in names)
 
 
@@ -135,11 +136,11 @@ def is_on_network(guest: Guest, network: str) -> bool:
 def _blocker(each: FloatingIPRange, guest: Guest, is_full: Callable[[str], bool]) -> NoRange | None:
     if each.harvester_network and not is_on_network(guest, each.harvester_network):
         return NoRange.OTHER_NETWORK
-    if each.draining:
+    if each.spec.draining:
         return NoRange.DRAINING
     return NoRange.FULL if is_full(each.name) else None
 
 
 def _rank(each: FloatingIPRange) -> tuple[bool, bool, datetime, str]:
     # A range that names another network sorts as one that names the guest's: it never becomes a candidate.
-    return not each.harvester_network, each.match_labels is None, each.meta.created, each.name
+    return not each.harvester_network, each.match_labels is None, each.created, each.name

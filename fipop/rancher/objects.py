@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.api import names
-from fipop.api.conditions import parse_time
-from fipop.api.models import Meta, Named
+from fipop.api.codec import parse_time
+from fipop.api.objects import KubeObject, Metadata, read_metadata
 from fipop.api.oddities import CLUSTER_ANNOTATIONS, CLUSTER_LABELS, find_oddities
-from fipop.api.parsing import parse_meta
 from fipop.jsons import JsonView, as_mapping, as_text
 
 CREDENTIAL_NAMESPACE = "cattle-global-data"
@@ -53,14 +52,14 @@ class MachinePool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProvisioningCluster(Named):
+class ProvisioningCluster(KubeObject):
     """provisioning.cattle.io/v1 Cluster; `cluster_name`, "" until Rancher writes it, is the guest's id.
 
     One without rkeConfig `is_imported`: Rancher did not make its machines, or not through this object (the mirrors
     of older clusters, named as their management Cluster, and of the local one).
     """
 
-    meta: Meta
+    metadata: Metadata
     labels: Mapping[str, str]
     paused: bool
     wants_floating_ip: bool
@@ -102,10 +101,10 @@ class ProvisioningCluster(Named):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementCluster(Named):
+class ManagementCluster(KubeObject):
     """management.cattle.io/v3 Cluster: `name` is an id, `display_name` what people and ranges call it."""
 
-    meta: Meta
+    metadata: Metadata
     display_name: str
     workspace: str
     provider: str
@@ -122,10 +121,10 @@ class ManagementCluster(Named):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceInfo(Named):
+class NamespaceInfo(KubeObject):
     """A Namespace, of which only its being there and its going matter."""
 
-    meta: Meta
+    metadata: Metadata
     terminating: bool
 
 
@@ -144,7 +143,7 @@ def parse_provisioning_cluster(obj: JsonView) -> ProvisioningCluster:
     annotations, labels = _texts(meta.get("annotations")), _texts(meta.get("labels"))
     rke_config = spec.get("rkeConfig")
     return ProvisioningCluster(
-        meta=_parse_meta(obj),
+        metadata=_parse_meta(obj),
         labels=labels,
         paused=names.parse_go_bool(annotations.get(names.ANNOTATION_PAUSED)) is True,
         wants_floating_ip=names.parse_go_bool(annotations.get(names.ANNOTATION_FLOATING_IP)) is not False,
@@ -163,7 +162,7 @@ def parse_management_cluster(obj: JsonView) -> ManagementCluster:
     spec = as_mapping(obj.get("spec"))
     status = as_mapping(obj.get("status"))
     return ManagementCluster(
-        meta=_parse_meta(obj),
+        metadata=_parse_meta(obj),
         display_name=as_text(spec.get("displayName")),
         workspace=as_text(spec.get("fleetWorkspaceName")),
         provider=as_text(status.get("provider")) or _texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
@@ -178,7 +177,9 @@ def parse_namespace(obj: JsonView) -> NamespaceInfo:
     """Read a Namespace."""
     meta = _parse_meta(obj)
     phase = as_mapping(obj.get("status")).get("phase")
-    return NamespaceInfo(meta=meta, terminating=meta.deleting or phase == "Terminating")
+    return NamespaceInfo(
+        metadata=meta, terminating=meta.deletion_timestamp is not None or phase == "Terminating"
+    )
 
 
 def parse_harvester_networks(obj: JsonView) -> tuple[str, ...] | MalformedField:
@@ -223,9 +224,12 @@ def object_ref(namespace: str, name: str) -> ObjectRef | None:
     return ObjectRef(namespace=namespace, name=name) if OBJECT_NAME.fullmatch(name) else None
 
 
-def _parse_meta(obj: JsonView) -> Meta:
-    """Read the metadata without the generation: that of a management Cluster rises whenever Rancher refreshes it."""
-    return replace(parse_meta(obj), generation=0)
+def _parse_meta(obj: JsonView) -> Metadata:
+    """Read the metadata without annotations, and without the generation.
+
+    That of a management Cluster rises whenever Rancher refreshes it.
+    """
+    return replace(read_metadata(obj), generation=0, annotations={})
 
 
 def _parse_pools(items: object) -> tuple[MachinePool, ...]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 
-from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Requested, Reservation
+from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Requested
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
@@ -113,13 +113,13 @@ def report_holdings(snapshot: ClusterSnapshot, namespaces: Collection[str]) -> t
         reported = ledger.find_reported(read.name).items()
         found |= {(read.space, one) for one, users in reported if not users.isdisjoint(namespaces)}
     for each in snapshot.cache.reservations.all():
-        address = read_address(each.address)
-        if address is not None and each.owner.namespace in namespaces:
-            found.add((each.space, address))
+        address = read_address(each.spec.address)
+        if address is not None and each.spec.owner.namespace in namespaces:
+            found.add((each.spec.space, address))
     for floating_ip in snapshot.cache.floating_ips.all():
         if floating_ip.namespace in namespaces:
             space = snapshot.space_of(floating_ip)
-            named = (*floating_ip.status.addresses, *floating_ip.ipaddress.split(","))
+            named = (*floating_ip.status.addresses, *floating_ip.spec.ipaddress.split(","))
             found |= {(space, address) for text in named if (address := read_address(text)) is not None}
     return tuple(classify(snapshot, space, address) for space, address in sorted(found))
 
@@ -136,8 +136,8 @@ def find_having(snapshot: ClusterSnapshot, space: str, address: Address) -> set[
     """Return the floating IPs that have an address, by a reservation or by their status."""
     ledger = snapshot.cache.ledger
     named_by, reservation = ledger.named_by(space, address), ledger.reservation(space, address)
-    found = {each.meta.key for each in named_by if names_address(each, space, address)}
-    return found | {reservation.owner.key} if reservation is not None and reservation.is_held else found
+    found = {each.key for each in named_by if names_address(each, space, address)}
+    return found | {reservation.spec.owner.key} if reservation is not None and reservation.is_held else found
 
 
 def find_namespaces(snapshot: ClusterSnapshot, name: str) -> tuple[str, ...]:
@@ -168,24 +168,24 @@ def find_namespaces(snapshot: ClusterSnapshot, name: str) -> tuple[str, ...]:
 
 
 def _classify_reserved(
-    snapshot: ClusterSnapshot, found: Reservation, named_by: list[FloatingIP], address: Address
+    snapshot: ClusterSnapshot, found: FloatingIPReservation, named_by: list[FloatingIP], address: Address
 ) -> AddressReport:
-    ranges, is_known = snapshot.cache.ledger.ranges, snapshot.is_read(Kind.RANGES)
-    read, has_range = ranges.get(found.range), snapshot.cache.ranges.get("", found.range) is not None
-    is_assigned = read is not None and read.space == found.space and address in ranges.assigned(found.range)
+    spec, ranges, is_known = found.spec, snapshot.cache.ledger.ranges, snapshot.is_read(Kind.RANGES)
+    read, has_range = ranges.get(spec.range), snapshot.cache.ranges.get("", spec.range) is not None
+    is_assigned = read is not None and read.space == spec.space and address in ranges.assigned(spec.range)
     owner, *past = owners_of(found)
     return AddressReport(
         address=format_address(address),
-        space=found.space,
-        range=found.range,
+        space=spec.space,
+        range=spec.range,
         state=AddressState.HELD if found.is_held else AddressState.QUARANTINED,
         owner=replace(owner, cluster=snapshot.cluster_of(owner.namespace, owner.cluster)),
-        static=found.requested is Requested.STATIC,
-        quarantined_until=found.quarantined_until,
+        static=spec.requested is Requested.STATIC,
+        quarantined_until=spec.quarantined_until,
         out_of_range=found.is_held and not is_assigned and is_known,
-        contenders=tuple(_ownership(snapshot, each) for each in named_by if each.meta.key != found.owner.key),
+        contenders=tuple(_ownership(snapshot, each) for each in named_by if each.key != spec.owner.key),
         past_owners=tuple(past),
-        remark=f'range "{found.range}" does not exist' if is_known and not has_range else "",
+        remark=f'range "{spec.range}" does not exist' if is_known and not has_range else "",
     )
 
 
@@ -236,18 +236,20 @@ def _ownership(snapshot: ClusterSnapshot, floating_ip: FloatingIP) -> Ownership:
 class Tenure:
     """A floating IP had the address of a reservation for a time."""
 
-    reservation: Reservation
+    reservation: FloatingIPReservation
     owner: Ownership
 
     @property
     def address(self) -> str:
         """The address as every other report writes it: a reservation has all digits of IPv6."""
-        found = read_address(self.reservation.address)
-        return format_address(found) if found is not None else self.reservation.address
+        spec = self.reservation.spec
+        found = read_address(spec.address)
+        return format_address(found) if found is not None else spec.address
 
     def to_fields(self) -> dict[str, object]:
         """Return the fields of the JSON."""
-        place = {"address": self.address, "space": self.reservation.space, "range": self.reservation.range}
+        spec = self.reservation.spec
+        place = {"address": self.address, "space": spec.space, "range": spec.range}
         return place | {each.name: getattr(self.owner, each.name) for each in fields(self.owner)}
 
 
@@ -263,7 +265,7 @@ def report_history(snapshot: ClusterSnapshot, asked: str) -> tuple[Tenure, ...]:
         for each in snapshot.cache.reservations.all()
         for owner in owners_of(each)
         if (
-            read_address(each.address) == address
+            read_address(each.spec.address) == address
             if address is not None
             else owner.namespace in namespaces or owner.cluster == asked
         )
@@ -275,16 +277,17 @@ def report_history(snapshot: ClusterSnapshot, asked: str) -> tuple[Tenure, ...]:
     return tuple(found)
 
 
-def owners_of(found: Reservation) -> list[Ownership]:
+def owners_of(found: FloatingIPReservation) -> list[Ownership]:
     """Return who has and had an address, the latest first."""
-    last = None if found.is_held else found.history[0].released_at if found.history else found.since
+    spec = found.spec
+    last = None if found.is_held else spec.history[0].released_at if spec.history else spec.since
     # The last owner is also the latest of the history once its time ended.
-    past = found.history[0 if found.is_held else 1 :]
+    past = spec.history[0 if found.is_held else 1 :]
     first = Ownership(
-        namespace=found.owner.namespace,
-        name=found.owner.name,
-        cluster=found.owner.cluster,
-        since=found.since if found.since != EPOCH else None,
+        namespace=spec.owner.namespace,
+        name=spec.owner.name,
+        cluster=spec.owner.cluster,
+        since=spec.since if spec.since != EPOCH else None,
         until=last,
     )
     return [
@@ -350,10 +353,10 @@ def report_free(
             problem = str(following)
         else:
             addresses = tuple(islice(ledger.free_addresses(name, chosen), count))
-    is_closed = found.draining or found.meta.deleting
+    is_closed = found.spec.draining or found.is_deleting
     return FreeReport(
         range=name,
-        space=found.address_space,
+        space=found.spec.address_space,
         addresses=tuple(map(format_address, addresses)),
         free=None if usage is None else 0 if is_closed else usage.free,
         used=None if usage is None else usage.used,

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from fipop.api.conditions import Condition, ConditionType
-from fipop.api.models import FloatingIP
+from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, format_address
 from fipop.report.guests import GuestReport
 from fipop.report.ranges import report_ranges
@@ -115,8 +115,7 @@ def report_adoption(
     """Compare what is with what would be: the cache of the dry run."""
     snapshot = replace(before, cache=after)
     results = tuple(
-        _report(snapshot, before.cache.floating_ips.get(*each.meta.key), each)
-        for each in after.floating_ips.all()
+        _report(snapshot, before.cache.floating_ips.get(*each.key), each) for each in after.floating_ips.all()
     )
     ranges = report_ranges(snapshot)
     counts = Counter(each.fate for each in results)
@@ -139,7 +138,7 @@ def report_adoption(
 
 
 def _report(snapshot: ClusterSnapshot, before: FloatingIP | None, after: FloatingIP) -> FloatingIPAdoption:
-    texts = before.status.addresses or before.ipaddress.split(",") if before is not None else ()
+    texts = before.status.addresses or before.spec.ipaddress.split(",") if before is not None else ()
     named = read_addresses(texts)
     held = read_addresses(after.status.addresses)
     allocated = _find_condition(after, ConditionType.ALLOCATED)
@@ -183,7 +182,7 @@ def _judge(
 
 
 def _find_condition(found: FloatingIP, kind: ConditionType) -> Condition | None:
-    return next((each for each in found.status.conditions if each.type is kind), None)
+    return next((each for each in found.status.conditions if each.type == kind), None)
 
 
 def _find_mismatch(found: FloatingIP) -> Condition | None:

@@ -284,7 +284,7 @@ def _judge_keys(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         (Section.ADDRESSES, FLOATING_IPS, cache.floating_ips.all()),
     ):
         for each in found:
-            name = "/".join(each.meta.key).strip("/")
+            name = "/".join(each.key).strip("/")
             guest = each.cluster_name if isinstance(each, ProvisioningCluster) else each.namespace
             guests = frozenset((guest,)) - {""}
             subject = Subject(section=section, kind=resource.kind, name=name, guests=guests)
@@ -319,7 +319,7 @@ def _judge_lack(snapshot: ClusterSnapshot, subject: Subject, guest_id: str) -> F
     """Judge that a guest cluster that is opted in has no floating IP: kube-vip is not installed there."""
     message, severity = f"guest cluster {subject.name} is opted in and has no FloatingIP", Severity.WARNING
     clusters = snapshot.cache.guest_clusters(guest_id)
-    if any(snapshot.now - each.meta.created < PENDING_GRACE or each.meta.deleting for each in clusters):
+    if any(snapshot.now - each.created < PENDING_GRACE or each.is_deleting for each in clusters):
         severity = Severity.INFO
     elif any(each.is_imported for each in clusters):
         message += ": no range serves it, or Rancher has not detected its provider yet"
@@ -386,6 +386,6 @@ def _is_waiting(each: FloatingIPReport, now: datetime) -> bool:
     """Whether a floating IP is not ready and nobody is at fault: it is paused, or it is new, or Rancher is at work."""
     if each.ready.is_true:
         return False
-    is_pending = each.ready.verdict is Verdict.UNKNOWN
-    is_young = now - (each.ready.since or each.floating_ip.meta.created) < PENDING_GRACE
+    is_pending = each.ready.status is Verdict.UNKNOWN
+    is_young = now - (each.ready.last_transition_time or each.floating_ip.created) < PENDING_GRACE
     return each.floating_ip.paused or (is_pending and (is_young or each.is_in_transit))

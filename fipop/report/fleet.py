@@ -6,13 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.models import FloatingIP, ReleaseStatus
+from fipop.api.objects import FloatingIP, ReleaseStatus
 from fipop.report.snapshot import ClusterSnapshot
 from fipop.state.observations import IN_TRANSIT
 
 _NO_STATUS = Condition(
     type=ConditionType.READY,
-    verdict=Verdict.UNKNOWN,
+    status=Verdict.UNKNOWN,
     reason="NoStatus",
     message="The operator has not reconciled the FloatingIP yet.",
 )
@@ -92,7 +92,7 @@ def _report(snapshot: ClusterSnapshot, found: FloatingIP) -> FloatingIPReport:
         floating_ip=found,
         cluster=snapshot.cluster_of(found.namespace, found.cluster or ""),
         ready=next(
-            (each for each in found.status.conditions if each.type is ConditionType.READY), _NO_STATUS
+            (each for each in found.status.conditions if each.type == ConditionType.READY), _NO_STATUS
         ),
         reachable=guest.reachable if guest is not None else None,
         is_in_transit=any(each.reason in IN_TRANSIT for each in found.status.conditions),

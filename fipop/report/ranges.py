@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fipop.api.conditions import ConditionType
-from fipop.api.models import FloatingIPRange, Reservation
+from fipop.api.objects import FloatingIPRange, FloatingIPReservation
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import RangeUsage, Usage
 from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester
@@ -121,8 +121,8 @@ def _report(
     whole, ipv4, ipv6 = (usage or RangeUsage()) if snapshot.is_counted else (None, None, None)
     return RangeReport(
         name=found.name,
-        space=found.address_space,
-        pool=found.iprange,
+        space=found.spec.address_space,
+        pool=found.spec.iprange,
         harvester_cluster=found.harvester_cluster or "",
         harvester_network=found.harvester_network or "",
         percent=percent if snapshot.is_counted else None,
@@ -133,7 +133,7 @@ def _report(
         growth_per_day=growth,
         full_in_days=days,
         ready=ready.is_true,
-        draining=found.draining,
+        draining=found.spec.draining,
         state=state,
         reason=ready.reason,
         message=ready.message,
@@ -159,24 +159,24 @@ def _forecast(
 
 def _window_of(snapshot: ClusterSnapshot, found: FloatingIPRange) -> timedelta:
     """Return for how long every release of a range is remembered: a reservation ends with its quarantine."""
-    quarantine = timedelta(seconds=found.quarantine_seconds)
-    return min(FORECAST_WINDOW, quarantine, snapshot.now - found.meta.created)
+    quarantine = timedelta(seconds=found.spec.quarantine_seconds)
+    return min(FORECAST_WINDOW, quarantine, snapshot.now - found.created)
 
 
 def _count_growth(snapshot: ClusterSnapshot, windows: dict[str, timedelta]) -> Counter[tuple[str, Family]]:
     """Count by range and family how many more addresses are held now than at the beginning of the range's window."""
     grown: Counter[tuple[str, Family]] = Counter()
     for each in snapshot.cache.reservations.all():
-        address = read_address(each.address)
-        if address is not None and each.range in windows:
-            begin = snapshot.now - windows[each.range]
-            grown[each.range, address.family] += each.is_held - _was_held(each, begin)
+        address = read_address(each.spec.address)
+        if address is not None and each.spec.range in windows:
+            begin = snapshot.now - windows[each.spec.range]
+            grown[each.spec.range, address.family] += each.is_held - _was_held(each, begin)
     return grown
 
 
-def _was_held(found: Reservation, moment: datetime) -> bool:
+def _was_held(found: FloatingIPReservation, moment: datetime) -> bool:
     """Whether an address was held at a time; when past owners got it is not kept: each counts from the one before."""
-    if found.since < moment:
-        return found.is_held or (bool(found.history) and found.history[0].released_at >= moment)
-    earlier = found.history if found.is_held else found.history[1:]
+    if found.spec.since < moment:
+        return found.is_held or (bool(found.spec.history) and found.spec.history[0].released_at >= moment)
+    earlier = found.spec.history if found.is_held else found.spec.history[1:]
     return any(past.released_at >= moment for past in earlier)

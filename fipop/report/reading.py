@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from fipop.api import names
-from fipop.api.conditions import parse_time
+from fipop.api.codec import parse_time
 from fipop.errors import ApiError, ForbiddenError
 from fipop.jsons import Json, as_list, as_mapping, as_text
 from fipop.kube.client import KubeClient

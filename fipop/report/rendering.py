@@ -13,8 +13,7 @@ from typing import Any
 
 import yaml
 
-from fipop.api.conditions import format_time
-from fipop.api.rendering import render_usage
+from fipop.api.codec import format_time
 from fipop.ipam.ranges import Usage
 from fipop.texts import clean
 
@@ -40,7 +39,7 @@ def to_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {camel_case(each.name): to_json(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Usage):
-        return render_usage(value)
+        return {camel_case(name): count for name, count in value.counts().items()}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str):

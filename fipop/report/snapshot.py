@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from fipop.api import names
-from fipop.api.models import FloatingIP
+from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, parse_address
 from fipop.ipam.errors import IpamError
 from fipop.operator.rollout.progress import RolloutState
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 SCHEMA_REVISIONS = {
     f"floatingipranges.{names.GROUP}": 6,
     f"floatingips.{names.GROUP}": 5,
-    f"floatingipreservations.{names.GROUP}": 2,
+    f"floatingipreservations.{names.GROUP}": 3,
 }
 """The revisions of our CRDs that this version knows."""
 
@@ -131,8 +131,8 @@ class ClusterSnapshot:
 
     def spaces(self) -> list[str]:
         """Return the names of all address spaces, in their order."""
-        found = {each.address_space for each in self.cache.ranges.all()}
-        found |= {each.space for each in self.cache.reservations.all()}
+        found = {each.spec.address_space for each in self.cache.ranges.all()}
+        found |= {each.spec.space for each in self.cache.reservations.all()}
         found |= {self.space_of(each) for each in self.cache.floating_ips.all()}
         return sorted(found) or [names.DEFAULT_ADDRESS_SPACE]
 

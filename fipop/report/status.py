@@ -40,7 +40,7 @@ class StatusReport:
 
     def count_floating_ips(self) -> Counts:
         """Count floating IPs by the status of their condition Ready; None for what could not be read."""
-        found = Counter(each.ready.verdict for each in self.floating_ips)
+        found = Counter(each.ready.status for each in self.floating_ips)
         parts = {"ready": Verdict.TRUE, "notReady": Verdict.FALSE, "unknown": Verdict.UNKNOWN}
         counts = {"inAll": len(self.floating_ips), **{name: found[each] for name, each in parts.items()}}
         return counts if self.snapshot.is_read(Kind.FLOATING_IPS) else dict.fromkeys(counts)

@@ -83,9 +83,10 @@ class Relister:
     """Compares stores with authoritative lists: at the start, every 5 minutes, and when asked to.
 
     The feeds are listed in their order, one after the other: who decides by two of them (is the owner of this
-    reservation gone?) puts the one that refers before the one that is referred to. `on_round` is called after
-    each round in which every list succeeded. `every_seconds` and the pauses are met within a tenth, so that replicas
-    spread; what is asked for waits no longer than half of `every_seconds`.
+    reservation gone?) puts the one that refers before the one that is referred to.
+
+    `every_seconds` and the pauses are met within a tenth, so that replicas spread; what is asked for waits no longer
+    than half of `every_seconds`.
     """
 
     def __init__(
@@ -95,13 +96,11 @@ class Relister:
         lister: KubeClient,
         random: Random,
         every_seconds: float = 300.0,
-        on_round: Callable[[], None] | None = None,
     ) -> None:
         self._feeds = tuple(feeds)
         self._lister = lister
         self._random = random
         self._every_seconds = every_seconds
-        self._on_round = on_round
         self._requested = asyncio.Event()
         self._loaded = asyncio.Event()
         self._hurried = asyncio.Event()
@@ -156,8 +155,6 @@ class Relister:
         return self._feeds
 
     def _end_round(self) -> None:
-        if self._on_round is not None:
-            self._on_round()
         for each in self._served:
             if not each.done():
                 each.set_result(None)

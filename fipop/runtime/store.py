@@ -9,13 +9,17 @@ objects that bore the same name one after the other are ordered too.
 from __future__ import annotations
 
 import bisect
+import logging
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from fipop.api.codec import UnreadableError
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
 from fipop.kube.client import Listing
+
+logger = logging.getLogger(__name__)
 
 Name = tuple[str, str]
 
@@ -80,7 +84,7 @@ class RestoredStoreError(FipopError):
 class Store(Generic[P]):
     """All objects of one kind, by name, by uid and by what the caller wants to look them up by.
 
-    `project` makes a value of an object as the API server serves it. It must be total: people write objects.
+    `project` makes a value of an object as the API server serves it. Raises: UnreadableError.
     `indexes` maps an index's name to a function that gives the key of a projection in it: None for none, a
     frozenset for several.
     """
@@ -143,13 +147,20 @@ class Store(Generic[P]):
     def put(self, obj: JsonView) -> Change[P] | None:
         """Take in an object as an event, a list or the answer of a write shows it.
 
-        None where that is no news: an older or equal version, or a projection that changed in its version only.
+        None where that is no news: an older or equal version, or a projection that changed in its version only. An
+        object that cannot be read is left out: what was known of it stays.
         """
         name, version = _name_of(obj), _version_of(obj)
         self._highest_version = max(self._highest_version, version)
         if version <= self._known_version(name):
             return None
-        return self.take(self._project(obj))
+        try:
+            projection = self._project(obj)
+        except UnreadableError as error:
+            fields = {"kind": self._kind, "object": "/".join(filter(None, name)), "error": str(error)}
+            logger.warning("Could not read object", extra=fields)
+            return None
+        return self.take(projection)
 
     def take(self, new: P) -> Change[P] | None:
         """Take in a projection that is younger than all that is known of its name; None where only its version is."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol
 
 from fipop.api.conditions import ConditionType
-from fipop.api.models import FloatingIP, FloatingIPRange, GuestStatus, Owner, Reservation
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
-from fipop.api.parsing import parse_floating_ip, parse_range, parse_reservation
+from fipop.api.objects import (
+    CheckedObject,
+    FloatingIP,
+    FloatingIPRange,
+    FloatingIPReservation,
+    GuestStatus,
+    Owner,
+    read_object,
+)
 from fipop.boundary import loop_time
 from fipop.ipam.addresses import FamilyPolicy
 from fipop.jsons import JsonView
@@ -34,7 +43,8 @@ from fipop.runtime.store import Change, Projection, Store
 from fipop.state.claims import named_addresses
 from fipop.state.ledger import BY_NAMED, BY_OWNER, BY_OWNER_NAMESPACE, Ledger
 
-P = TypeVar("P", bound=Projection)
+logger = logging.getLogger(__name__)
+
 
 BY_NAMESPACE = "namespace"
 BY_FORMER_OWNER = "former-owner"
@@ -50,15 +60,15 @@ def former_key(owner: Owner) -> tuple[str, str, str]:
     return owner.workspace, owner.cluster, owner.name
 
 
-def _reservations() -> Store[Reservation]:
+def _reservations() -> Store[FloatingIPReservation]:
     return Store(
-        parse_reservation,
+        partial(read_object, FloatingIPReservation),
         kind="FloatingIPReservation",
         indexes={
-            BY_OWNER: lambda reservation: reservation.owner.key,
-            BY_OWNER_NAMESPACE: lambda reservation: reservation.owner.namespace,
+            BY_OWNER: lambda reservation: reservation.spec.owner.key,
+            BY_OWNER_NAMESPACE: lambda reservation: reservation.spec.owner.namespace,
             BY_FORMER_OWNER: lambda reservation: (
-                None if reservation.is_held else former_key(reservation.owner)
+                None if reservation.is_held else former_key(reservation.spec.owner)
             ),
         },
     )
@@ -67,11 +77,11 @@ def _reservations() -> Store[Reservation]:
 def is_waiting(floating_ip: FloatingIP) -> bool:
     """Return whether the status of a floating IP does not say that it has all that it asks for."""
     status = floating_ip.status
-    if status.observed_generation != floating_ip.meta.generation or not status.addresses:
+    if status.observed_generation != floating_ip.metadata.generation or not status.addresses:
         return True
-    is_allocated = any(each.type is ConditionType.ALLOCATED and each.is_true for each in status.conditions)
+    is_allocated = any(each.type == ConditionType.ALLOCATED and each.is_true for each in status.conditions)
     wants_second = (
-        floating_ip.ip_family_policy is FamilyPolicy.PREFER_DUAL_STACK and len(status.addresses) == 1
+        floating_ip.spec.ip_family_policy is FamilyPolicy.PREFER_DUAL_STACK and len(status.addresses) == 1
     )
     return wants_second or not is_allocated
 
@@ -91,9 +101,11 @@ class ClusterCache:
 
     def __init__(self, *, monotonic: Callable[[], float] = loop_time) -> None:
         self.monotonic = monotonic
-        self.ranges: Store[FloatingIPRange] = Store(parse_range, kind="FloatingIPRange")
+        self.ranges: Store[FloatingIPRange] = Store(
+            partial(read_object, FloatingIPRange), kind="FloatingIPRange"
+        )
         self.floating_ips: Store[FloatingIP] = Store(
-            parse_floating_ip,
+            partial(read_object, FloatingIP),
             kind="FloatingIP",
             indexes={
                 BY_NAMESPACE: lambda fip: fip.namespace,
@@ -133,7 +145,7 @@ class ClusterCache:
     def floating_ips_of(self, namespace: str) -> tuple[FloatingIP, ...]:
         """Return the floating IPs of a guest in their fixed order: creation, then name."""
         found = self.floating_ips.by_index(BY_NAMESPACE, namespace)
-        return tuple(sorted(found, key=lambda fip: (fip.meta.created, fip.name)))
+        return tuple(sorted(found, key=lambda fip: (fip.created, fip.name)))
 
     def guest_statuses(self, guest_id: str) -> tuple[GuestStatus, ...]:
         """Return what the statuses of a guest cluster's floating IPs say of it."""
@@ -142,9 +154,9 @@ class ClusterCache:
 
     def floating_ips_by_age(self) -> list[FloatingIP]:
         """Return all floating IPs, the oldest first."""
-        return sorted(self.floating_ips.all(), key=lambda each: (each.meta.created, each.meta.key))
+        return sorted(self.floating_ips.all(), key=lambda each: (each.created, each.key))
 
-    def reservations_of(self, owner: tuple[str, str]) -> tuple[Reservation, ...]:
+    def reservations_of(self, owner: tuple[str, str]) -> tuple[FloatingIPReservation, ...]:
         """Return the reservations that name a floating IP as their owner, held and in quarantine, by name."""
         return self.reservations.by_index(BY_OWNER, owner)
 
@@ -156,10 +168,10 @@ class ClusterCache:
             on_change=lambda change, _source: self._take(resource, change),
         )
 
-    def take_reservation(self, answer: JsonView) -> Reservation:
+    def take_reservation(self, answer: JsonView) -> FloatingIPReservation:
         """Take in the answer of our own read or write of a reservation, and give it as it was answered."""
         self.observe(FLOATING_IP_RESERVATIONS, answer)
-        return parse_reservation(answer)
+        return read_object(FloatingIPReservation, answer)
 
     def observe(self, resource: Resource, obj: JsonView) -> None:
         """Take in the answer of our own read or write."""
@@ -179,11 +191,14 @@ class ClusterCache:
     def quarantine_seconds(self, range_name: str) -> int:
         """Return how long addresses of a range wait; the default where the range is gone."""
         found = self.ranges.get("", range_name)
-        return found.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
+        return found.spec.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
 
     def _take(self, resource: Resource, change: Change[Any] | None) -> None:
         if change is None:
             return
+        if isinstance(change.new, CheckedObject) and change.new.problem:
+            fields = {"resource": resource.plural, "object": "/".join(change.new.key).lstrip("/")}
+            logger.warning("Could not read object", extra={**fields, "error": change.new.problem})
         if resource == FLOATING_IP_RESERVATIONS:
             self.ledger.reservation_changed(change.old, change.new)
         elif resource == FLOATING_IP_RANGES:

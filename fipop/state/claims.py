@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fipop.api.models import FloatingIP, FloatingIPStatus, Owner, Requested, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
+from fipop.api.objects import FloatingIP, FloatingIPReservation, FloatingIPStatus, Owner, Requested
 from fipop.ipam.addresses import Address, address_key, parse_address
 from fipop.ipam.errors import IpamError
 
@@ -22,9 +22,9 @@ def read_addresses(texts: Iterable[str]) -> frozenset[Address]:
     return frozenset(found)
 
 
-def address_of(reservation: Reservation) -> Address:
+def address_of(reservation: FloatingIPReservation) -> Address:
     """Return the address of a reservation."""
-    return parse_address(reservation.address)
+    return parse_address(reservation.spec.address)
 
 
 def slots_named_by(status: FloatingIPStatus) -> frozenset[tuple[str, Address]]:
@@ -44,7 +44,7 @@ def named_addresses(floating_ip: FloatingIP) -> frozenset[Address]:
     texts = (
         status.addresses
         if status.observed_generation
-        else (*status.addresses, *floating_ip.ipaddress.split(","))
+        else (*status.addresses, *floating_ip.spec.ipaddress.split(","))
     )
     return read_addresses(texts)
 

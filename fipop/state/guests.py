@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from fipop.api.conditions import format_time
-from fipop.api.models import Reservation
+from fipop.api.codec import format_time
+from fipop.api.objects import FloatingIPReservation
 from fipop.guest.release_memory import ReleaseMemory
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
@@ -116,9 +116,9 @@ class GuestDirectory:
         carrier = self.cache.ledger.reports.find_carrier(guest_id, address)
         return f"{carrier} in guest cluster {guest_id} uses it." if carrier is not None else ""
 
-    def describe_wait(self, reservation: Reservation) -> str:
+    def describe_wait(self, reservation: FloatingIPReservation) -> str:
         """Return what a quarantine waits for in its guest cluster, as a sentence; "" if nothing is known of that."""
-        guest_id, until = reservation.owner.namespace, reservation.quarantined_until
+        guest_id, until = reservation.spec.owner.namespace, reservation.spec.quarantined_until
         read_since = self.cache.ledger.reports.read_since(guest_id)
         unread_since = self.state(guest_id).unread_since
         if unread_since is not None:
@@ -143,7 +143,7 @@ class GuestDirectory:
     def is_leaving(self, guest_id: str) -> bool:
         """Return whether Rancher is removing a guest cluster."""
         management, namespace = self._management(guest_id), self.cache.namespaces.get("", guest_id)
-        is_deleted = management is not None and management.meta.deleting
+        is_deleted = management is not None and management.is_deleting
         return is_deleted or (namespace is not None and namespace.terminating)
 
     def could_serve(self, range_name: str, guest_id: str) -> bool:

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Reservation, SearchOrder
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
+from fipop.api.objects import FloatingIP, FloatingIPRange, FloatingIPReservation, Owner, SearchOrder
 from fipop.ipam.addresses import Address, Family
-from fipop.ipam.errors import IpamError
+from fipop.ipam.errors import IpamError, UnreadableSpecError
 from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import Range, RangeTable, RangeUsage, Usage
 from fipop.runtime.store import Store
@@ -50,7 +50,7 @@ class Ledger:
     A reservation counts as its guest cluster's own, whatever that reports.
     """
 
-    reservations: Store[Reservation]
+    reservations: Store[FloatingIPReservation]
     floating_ips: Store[FloatingIP]
     ranges: RangeTable = field(default_factory=RangeTable)
     problems: dict[str, IpamError] = field(default_factory=dict)
@@ -79,14 +79,16 @@ class Ledger:
                 self.problems[new.name] = error
         self.reports.range_changed((new or old).name)  # type: ignore[union-attr]
 
-    def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
+    def reservation_changed(
+        self, old: FloatingIPReservation | None, new: FloatingIPReservation | None
+    ) -> None:
         """Take in a reservation."""
-        for guest_id in {side.owner.namespace for side in (old, new) if side is not None}:
+        for guest_id in {side.spec.owner.namespace for side in (old, new) if side is not None}:
             self.reports.guest_changed(guest_id)
         if new is not None:
-            self._reserved[new.space].add(address_of(new))
+            self._reserved[new.spec.space].add(address_of(new))
         elif old is not None:
-            self._reserved[old.space].discard(address_of(old))
+            self._reserved[old.spec.space].discard(address_of(old))
             self.ranges.rewind()
 
     def floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> None:
@@ -104,7 +106,7 @@ class Ledger:
         self.reports.clear()
         for each in ranges:
             by_guest: defaultdict[str, list[Address]] = defaultdict(list)
-            for entry in filter(lambda entry: exists(entry.guest), each.reported):
+            for entry in filter(lambda entry: exists(entry.guest), each.status.reported):
                 by_guest[entry.guest] += read_addresses([entry.address])
             for guest_id, addresses in by_guest.items():
                 self.reports.remember(guest_id, each.name, addresses)
@@ -126,7 +128,7 @@ class Ledger:
 
     # What is so
 
-    def reservation(self, space: str, address: Address) -> Reservation | None:
+    def reservation(self, space: str, address: Address) -> FloatingIPReservation | None:
         """Return the reservation of an address."""
         if address not in self._reserved[space]:
             return None
@@ -136,7 +138,7 @@ class Ledger:
         """Return the floating IPs that name an address: first by a status, then by age."""
         found = self.floating_ips.by_index(BY_NAMED, address)
         here = (each for each in found if self.space_of(each) == space)
-        return sorted(here, key=lambda each: (not each.status.addresses, each.meta.created, each.meta.key))
+        return sorted(here, key=lambda each: (not each.status.addresses, each.created, each.key))
 
     def space_of(self, floating_ip: FloatingIP) -> str:
         """Return the address space of what a floating IP has or names."""
@@ -152,7 +154,7 @@ class Ledger:
         """Return the addresses that the floating IPs of a guest cluster hold, or held, with their address spaces."""
         found: defaultdict[Address, set[str]] = defaultdict(set)
         for each in self.reservations.by_index(BY_OWNER_NAMESPACE, guest_id):
-            found[address_of(each)].add(each.space)
+            found[address_of(each)].add(each.spec.space)
         return found
 
     def find_reported(self, range_name: str) -> dict[Address, set[str]]:
@@ -179,7 +181,7 @@ class Ledger:
         """Yield every address in use, once for each space, in no order; claims under way are not among them."""
         for reservation in self.reservations.all():
             address = address_of(reservation)
-            yield Use(reservation.space, address, reservation.range, reservation.is_held)
+            yield Use(reservation.spec.space, address, reservation.spec.range, reservation.is_held)
         for address in self._named():
             for space in {self.space_of(each) for each in self.floating_ips.by_index(BY_NAMED, address)}:
                 if address not in self._reserved[space]:
@@ -222,7 +224,7 @@ class Ledger:
         """Return the reservations of a guest cluster in a range, with those that it is claiming there."""
         reserved = self.reservations.by_index(BY_OWNER_NAMESPACE, namespace)
         claiming = (each for each in self._claiming if each.owner.namespace == namespace)
-        return {each.name for each in reserved if each.range == range_name} | {
+        return {each.name for each in reserved if each.spec.range == range_name} | {
             each.name for each in claiming if each.range == range_name
         }
 
@@ -290,27 +292,29 @@ def is_respecified(old: FloatingIPRange | None, new: FloatingIPRange | None) -> 
     return (
         old is None
         or new is None
-        or old.meta.generation != new.meta.generation
+        or old.metadata.generation != new.metadata.generation
         or old.harvester_cluster != new.harvester_cluster
         or old.harvester_network != new.harvester_network
-        or old.meta.deleting != new.meta.deleting
+        or old.is_deleting != new.is_deleting
         or old.uid != new.uid
     )
 
 
 def read_range(found: FloatingIPRange) -> Range:
     """Read a range. Raises: IpamError."""
+    if found.problem:
+        raise UnreadableSpecError(found.problem)
     pool = parse_pool(
-        found.iprange,
-        exclude=found.exclude,
-        skip_end_ips=found.skip_end_ips,
-        avoid_buggy_ips=found.avoid_buggy_ips,
+        found.spec.iprange,
+        exclude=found.spec.exclude,
+        skip_end_ips=found.spec.skip_end_ips,
+        avoid_buggy_ips=found.spec.avoid_buggy_ips,
     )
     return Range(
         name=found.name,
-        space=found.address_space,
+        space=found.spec.address_space,
         pool=pool,
-        created=found.meta.created or EPOCH,
-        descending=found.search_order is SearchOrder.DESC,
-        draining=found.draining or found.meta.deleting,
+        created=found.created,
+        descending=found.spec.search_order is SearchOrder.DESC,
+        draining=found.spec.draining or found.is_deleting,
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from fipop.api.models import EPOCH
+from fipop.api.objects import EPOCH
 from fipop.guest.in_use import Carrier, InUseAddresses, InUsePart
 from fipop.ipam.addresses import Address
 from fipop.ipam.intervals import AddressSet, IntervalSet

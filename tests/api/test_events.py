@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 import pytest_asyncio
 
-from fipop.api.parsing import parse_meta
+from fipop.api.objects import read_metadata
 from fipop.kube.client import KubeClient
 from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
@@ -58,7 +58,7 @@ async def test_an_event_shows_in_kubectl_describe(kube, management, namespace):
     made = await kube.create(CONFIG_MAPS, {"metadata": {"name": "one", "namespace": namespace}})
     async with running(build_recorder(kube)) as recorder:
         recorder.record(
-            reference_to(CONFIG_MAPS, parse_meta(made)),
+            reference_to(CONFIG_MAPS, read_metadata(made)),
             EventType.WARNING,
             "BadValue",
             'metricsPort "x" is no port',

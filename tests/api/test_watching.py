@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -20,7 +21,7 @@ import pytest
 import pytest_asyncio
 from kubernetes.aio.client.configuration import Configuration
 
-from fipop.api.parsing import parse_range
+from fipop.api.objects import FloatingIPRange, read_object
 from fipop.backoff import Backoff, Delays
 from fipop.kube.client import KubeClient
 from fipop.kube.config import configure_from_kubeconfig
@@ -505,7 +506,7 @@ async def test_a_restored_store_is_found_out_as_soon_as_the_api_server_is_back(
     management: ControlPlane, configuration: Configuration, tmp_path: Path
 ) -> None:
     plane = management
-    store = Store(parse_range, kind="FloatingIPRange")
+    store = Store(partial(read_object, FloatingIPRange), kind="FloatingIPRange")
     feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
     async with KubeClient(HttpServer(configuration)) as client:
         resync = Relister([feed], lister=client, random=Random(1), every_seconds=2)
@@ -522,7 +523,7 @@ async def test_a_restored_store_is_found_out_as_soon_as_the_api_server_is_back(
         await plane.client.create(RANGES, range_named("lost"))
         for number in range(200):  # more than the API server itself writes when it starts
             await plane.client.patch(f"{RANGES}/lost", {"spec": {"iprange": f"10.0.{number}.0/24"}})
-        await until(lambda: any(one.iprange == "10.0.199.0/24" for one in store.all()))
+        await until(lambda: any(one.spec.iprange == "10.0.199.0/24" for one in store.all()))
 
         # All clients of the API server begin again with it: their caches are ahead of the store.
         await plane.stop()
@@ -542,7 +543,7 @@ async def test_what_is_deleted_between_the_first_list_and_that_of_kopf_is_found_
     """kopf begins after the first lists, and neither its list nor its watch shows what was deleted before."""
     plane = management
     await plane.client.create(RANGES, range_named("short-lived"))
-    store = Store(parse_range, kind="FloatingIPRange")
+    store = Store(partial(read_object, FloatingIPRange), kind="FloatingIPRange")
     feed = Feed(resource=FLOATING_IP_RANGES, store=store, on_change=lambda *_: None)
     async with KubeClient(HttpServer(configuration)) as client:
         relister = Relister([feed], lister=client, random=Random(1), every_seconds=2)

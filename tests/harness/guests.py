@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from fipop.api.models import Meta
+from fipop.api.objects import Metadata
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import MachinePool, ProvisioningCluster
 
@@ -19,7 +19,13 @@ def build_cluster(
     guest_id: str, *, name: str = "demo", created: datetime = START, **fields: Any
 ) -> ProvisioningCluster:
     """Return the provisioning Cluster of a guest cluster, which is on Harvester if `pools` say so."""
-    meta = Meta(namespace="fleet-default", name=name, uid=f"uid-{name}", resource_version=1, created=created)
+    meta = Metadata(
+        namespace="fleet-default",
+        name=name,
+        uid=f"uid-{name}",
+        resource_version=1,
+        creation_timestamp=created,
+    )
     defaults: dict[str, Any] = {
         "labels": {},
         "paused": False,
@@ -28,7 +34,7 @@ def build_cluster(
         "is_imported": False,
         "pools": (),
     }
-    return ProvisioningCluster(meta=meta, cluster_name=guest_id, **{**defaults, **fields})
+    return ProvisioningCluster(metadata=meta, cluster_name=guest_id, **{**defaults, **fields})
 
 
 def build_guest(

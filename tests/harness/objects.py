@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fipop.api.models import FloatingIP, Reservation
-from fipop.api.parsing import parse_floating_ip, parse_reservation
+from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
 from fipop.boundary import loop_time
 from fipop.ipam.addresses import Address, Family, address_key, explode_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
@@ -79,11 +78,11 @@ def build_reservation(  # noqa: PLR0913 - the fields of a reservation
 
 
 def floating_ip(name: str = "web", **fields: Any) -> FloatingIP:
-    return parse_floating_ip(build_floating_ip(name, **fields))
+    return read_object(FloatingIP, build_floating_ip(name, **fields))
 
 
-def reservation(address: str, owner: str = "web", **fields: Any) -> Reservation:
-    return parse_reservation(build_reservation(address, owner, **fields))
+def reservation(address: str, owner: str = "web", **fields: Any) -> FloatingIPReservation:
+    return read_object(FloatingIPReservation, build_reservation(address, owner, **fields))
 
 
 def held_by(spec_addresses: list[str], *, range_name: str = "pool", space: str = "default") -> Json:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from fipop.api.models import ReleaseStatus
 from fipop.api.names import LABEL_OPT_IN
+from fipop.api.objects import ReleaseStatus
 from fipop.errors import ConflictError
 from fipop.guest.errors import ChartError, HelmError, HelmFailure
 from fipop.guest.helm.charts import ChartIdentity, ChartSource, Role

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from fipop.api.models import FloatingIP, FloatingIPStatus, Meta
+from fipop.api.objects import FloatingIP, FloatingIPSpec, FloatingIPStatus, Metadata
 from fipop.guest.reports import GuestTask
 from fipop.settings.options import DEFAULTS
 from tests.harness.rollout_world import guest_of
@@ -23,16 +23,19 @@ def asking(
     created: datetime = START,
     addresses: tuple[str, ...] = ("10.0.0.1",),
     update_config_map: bool = True,
-    **fields: Any,
+    **spec: Any,
 ) -> FloatingIP:
     """A floating IP that holds addresses, and overwrites what stands in their way unless it is told else."""
     return FloatingIP(
-        meta=Meta(
-            namespace=namespace, name=name, uid=f"uid-{namespace}-{name}", resource_version=1, created=created
+        metadata=Metadata(
+            namespace=namespace,
+            name=name,
+            uid=f"uid-{namespace}-{name}",
+            creation_timestamp=created,
+            annotations={"updateConfigMap": str(update_config_map)},
         ),
+        spec=FloatingIPSpec(**spec),
         status=FloatingIPStatus(addresses=addresses),
-        update_config_map=update_config_map,
-        **fields,
     )
 
 

@@ -72,7 +72,7 @@ FAULTS = (
     Fault(
         "no-live-read-before-a-guest-write",
         "fipop/operator/guests/tasks.py",
-        "return await self.reservations.is_held_by(each.name, each.owner)",
+        "return await self.reservations.is_held_by(each.name, each.spec.owner)",
         "return each.is_held",
     ),
     Fault(
@@ -84,8 +84,8 @@ FAULTS = (
     Fault(
         "a-claim-without-the-version",
         f"{ADDRESSES}/reservations.py",
-        "answer = await self.client.replace(FLOATING_IP_RESERVATIONS, render_reservation(wanted))",
-        "body = render_reservation(wanted)\n"
+        "answer = await self.client.replace(FLOATING_IP_RESERVATIONS, build_body(wanted))",
+        "body = build_body(wanted)\n"
         "            live = await self.client.get(FLOATING_IP_RESERVATIONS, wanted.name)\n"
         "            if live is not None:  # the API server takes no replace without a version\n"
         '                body["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]\n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fipop.api.models import FloatingIP
+from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import format_address, parse_address
 
 CIDR = "cidr-"
@@ -53,7 +53,7 @@ class _Draft:
     def add(self, floating_ip: FloatingIP, values: Iterable[str]) -> None:
         self.values += [value for value in values if value not in self.values]
         self.overwrite = self.overwrite or floating_ip.update_config_map
-        self.floating_ips.append(floating_ip.meta.key)
+        self.floating_ips.append(floating_ip.key)
 
 
 def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> DesiredKeys:
@@ -63,17 +63,17 @@ def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> D
     """
     drafts: dict[str, _Draft] = {}
     contradictions = []
-    for one in sorted(floating_ips, key=lambda each: (each.meta.created, each.meta.key)):
+    for one in sorted(floating_ips, key=lambda each: (each.created, each.key)):
         addresses = [address for address in one.status.addresses if address in granted]
         if not addresses:
             continue
-        scope = one.service_namespace or GLOBAL
+        scope = one.spec.service_namespace or GLOBAL
         drafts.setdefault(CIDR + scope, _Draft()).add(one, map(as_cidr, addresses))
         for key, value in _single_values(one, scope):
             draft = drafts.setdefault(key, _Draft())
             if draft.values and draft.values != [value]:
                 contradictions.append(
-                    Contradiction(floating_ip=one.meta.key, key=key, wanted=value, used=draft.values[0])
+                    Contradiction(floating_ip=one.key, key=key, wanted=value, used=draft.values[0])
                 )
                 continue
             draft.add(one, (value,))
@@ -97,8 +97,8 @@ def as_cidr(address: str) -> str:
 
 def _single_values(one: FloatingIP, scope: str) -> list[tuple[str, str]]:
     found = []
-    if one.allow_share is not None:
-        found.append((ALLOW_SHARE + scope, "true" if one.allow_share else "false"))
-    if one.interface:
-        found.append((INTERFACE + scope, one.interface))
+    if one.spec.allow_share is not None:
+        found.append((ALLOW_SHARE + scope, "true" if one.spec.allow_share else "false"))
+    if one.spec.interface:
+        found.append((INTERFACE + scope, one.spec.interface))
     return found

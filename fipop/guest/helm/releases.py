@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from fipop.api import names
-from fipop.api.conditions import parse_time
+from fipop.api.codec import parse_time
 from fipop.guest.helm.charts import ChartIdentity, Role
 from fipop.jsons import Json, as_mapping
 from fipop.texts import clean, is_namespace, is_object_name, is_release_name

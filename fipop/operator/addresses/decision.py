@@ -6,12 +6,12 @@ The decision reads the cache and changes nothing, so it is the same whoever make
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.api import names
-from fipop.api.models import EPOCH, FloatingIP, FloatingIPRange, Owner, Requested, Reservation
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
+from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Owner, Requested
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
 from fipop.operator.addresses.range_selection import find_range, find_restriction
@@ -21,6 +21,7 @@ from fipop.operator.addresses.request import (
     Request,
     blocker_of,
     describe_holder,
+    describe_invalid,
     describe_namer,
     describe_reporter,
     describe_stranger,
@@ -89,12 +90,14 @@ def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
             f'is "{floating_ip.cluster[:253]}", so fipop writes no guest cluster. Correct or remove it.'
         )
         return GuestBinding(cluster=cluster, blocker=Blocker(reason="ClusterMismatch", message=message))
+    if floating_ip.problem:
+        return GuestBinding(cluster=cluster, blocker=describe_invalid(floating_ip.problem))
     return GuestBinding(cluster=cluster)
 
 
 def decide(world: World, floating_ip: FloatingIP) -> Decision:
     """Decide what a floating IP should hold."""
-    held = [each for each in world.cache.reservations_of(floating_ip.meta.key) if each.is_held]
+    held = [each for each in world.cache.reservations_of(floating_ip.key) if each.is_held]
     owner = _build_owner(world.cache, floating_ip, held)
     request = read_request(floating_ip)
     found = _find_range(world, floating_ip, held, owner, request)
@@ -102,12 +105,12 @@ def decide(world: World, floating_ip: FloatingIP) -> Decision:
     if isinstance(request, Request) and isinstance(found, FloatingIPRange):
         wish = _Wish(
             world=world,
+            floating_ip=floating_ip,
             owner=owner,
             request=request,
             range=found,
             current=current,
             held=held,
-            ignored=floating_ip.ignored_claims,
         )
         decision = wish.follow()
     else:
@@ -116,7 +119,7 @@ def decide(world: World, floating_ip: FloatingIP) -> Decision:
     had = _in_order(current)
     reserved = {each.name for each in held}
     new = {each.range for each in decision.holds if each not in had and each.name not in reserved}
-    may_go_on = all(world.gate.may_assign(floating_ip.meta.key, each) for each in new)
+    may_go_on = all(world.gate.may_assign(floating_ip.key, each) for each in new)
     is_undecided = any(each.reason in _MAY_PASS for each in decision.blockers) and (
         isinstance(found, FloatingIPRange) and world.cache.ledger.has_claims(found.name, but=owner)
     )
@@ -129,14 +132,12 @@ def decide(world: World, floating_ip: FloatingIP) -> Decision:
 def is_inherited(world: World, floating_ip: FloatingIP) -> bool:
     """Return whether kube-fip-operator assigned what the spec names: it is older than fipop, and has no status yet."""
     since = world.ours_since()
-    return (
-        since is not None and floating_ip.meta.created < since and not floating_ip.status.observed_generation
-    )
+    return since is not None and floating_ip.created < since and not floating_ip.status.observed_generation
 
 
 def is_older(one: FloatingIP, other: FloatingIP) -> bool:
     """Return whether a floating IP is older; of two of the same second, the one whose name comes first."""
-    return (one.meta.created, one.meta.key) < (other.meta.created, other.meta.key)
+    return (one.created, one.key) < (other.created, other.key)
 
 
 def find_holder(world: World, claim: Claim) -> Blocker | None:
@@ -148,19 +149,19 @@ def find_holder(world: World, claim: Claim) -> Blocker | None:
         return describe_holder(known, world.guests.describe_wait(known))
     mine = world.cache.floating_ips.get(*claim.owner.key)
     for namer in world.cache.ledger.named_by(claim.space, claim.address):
-        if mine is None or namer.meta.key == claim.owner.key:
+        if mine is None or namer.key == claim.owner.key:
             return None
         if names_address(namer, claim.space, claim.address) or is_older(namer, mine):
             return describe_namer(namer, claim.address)
     return None
 
 
-def _build_owner(cache: ClusterCache, floating_ip: FloatingIP, held: list[Reservation]) -> Owner:
+def _build_owner(cache: ClusterCache, floating_ip: FloatingIP, held: list[FloatingIPReservation]) -> Owner:
     """Build the owner to write; what was known of the guest cluster stays known while Rancher takes it apart."""
     cluster = bind_guest(cache, floating_ip).cluster
-    known = held or cache.reservations_of(floating_ip.meta.key)
+    known = held or cache.reservations_of(floating_ip.key)
     if cluster is None and known:
-        return replace(known[0].owner, uid=floating_ip.uid)
+        return replace(known[0].spec.owner, uid=floating_ip.uid)
     return Owner(
         namespace=floating_ip.namespace,
         name=floating_ip.name,
@@ -174,7 +175,7 @@ def _build_owner(cache: ClusterCache, floating_ip: FloatingIP, held: list[Reserv
 def _find_range(
     world: World,
     floating_ip: FloatingIP,
-    held: list[Reservation],
+    held: list[FloatingIPReservation],
     owner: Owner,
     request: Request | Blocker,
 ) -> FloatingIPRange | Blocker:
@@ -185,7 +186,7 @@ def _find_range(
         world.guests.known(floating_ip.namespace),
         world.guests.is_resolved(floating_ip.namespace),
     )
-    had_from = {each.range for each in _find_former(world.cache, owner)}
+    had_from = {each.spec.range for each in _find_former(world.cache, owner)}
     guest = known if is_resolved else None
     found = find_range(world.cache, floating_ip, held, guest, request, had_from)
     if isinstance(found, FloatingIPRange) and found.name in world.cache.ledger.problems:
@@ -193,17 +194,17 @@ def _find_range(
     return found
 
 
-def _find_former(cache: ClusterCache, owner: Owner) -> list[Reservation]:
+def _find_former(cache: ClusterCache, owner: Owner) -> list[FloatingIPReservation]:
     """Return what the floating IP had, and what is in quarantine for one that it replaces, the last first."""
     of_name = cache.reservations.by_index(BY_FORMER_OWNER, former_key(owner)) if owner.cluster else ()
     found = {each.name: each for each in (*cache.reservations_of(owner.key), *of_name) if not each.is_held}
-    return sorted(found.values(), key=lambda each: each.quarantined_until or EPOCH, reverse=True)
+    return sorted(found.values(), key=lambda each: each.spec.quarantined_until or EPOCH, reverse=True)
 
 
 def _find_current(
     world: World,
     floating_ip: FloatingIP,
-    held: list[Reservation],
+    held: list[FloatingIPReservation],
     owner: Owner,
     request: Request | Blocker,
     found: FloatingIPRange | Blocker,
@@ -220,7 +221,7 @@ def _find_current(
         named = static.values()
         range_name = floating_ip.range or range_name
         if isinstance(found, FloatingIPRange):
-            space, range_name = found.address_space, found.name
+            space, range_name = found.spec.address_space, found.name
     is_chosen = is_made_by_us(floating_ip)
     current: dict[Family, Claim] = {}
     for address in sorted(named):
@@ -229,29 +230,31 @@ def _find_current(
         claim = Claim(
             space=space,
             address=address,
-            range=known.range if known is not None else range_name,
+            range=known.spec.range if known is not None else range_name,
             owner=owner,
-            requested=known.requested if known else Requested.STATIC if is_static else Requested.DYNAMIC,
+            requested=known.spec.requested if known else Requested.STATIC if is_static else Requested.DYNAMIC,
         )
         if find_holder(world, claim) is None:
             current[address.family] = claim
     if named:
         return current
     # A crash may have left more of a family than one. What the spec names comes first, then the oldest.
-    by_age = sorted(held, key=lambda each: (address_of(each) not in static.values(), each.since, each.name))
+    by_age = sorted(
+        held, key=lambda each: (address_of(each) not in static.values(), each.spec.since, each.name)
+    )
     for each in by_age:
-        if each.space == by_age[0].space:
+        if each.spec.space == by_age[0].spec.space:
             current.setdefault(address_of(each).family, _claim_of(each, owner))
     return current
 
 
-def _claim_of(reservation: Reservation, owner: Owner) -> Claim:
+def _claim_of(reservation: FloatingIPReservation, owner: Owner) -> Claim:
     return Claim(
-        space=reservation.space,
+        space=reservation.spec.space,
         address=address_of(reservation),
-        range=reservation.range,
+        range=reservation.spec.range,
         owner=owner,
-        requested=reservation.requested,
+        requested=reservation.spec.requested,
     )
 
 
@@ -264,12 +267,12 @@ class _Wish:
     """A request that can be read, and the range that serves it."""
 
     world: World
+    floating_ip: FloatingIP
     owner: Owner
     request: Request
     range: FloatingIPRange
     current: dict[Family, Claim]
-    held: list[Reservation]
-    ignored: frozenset[str] = field(default_factory=frozenset)
+    held: list[FloatingIPReservation]
 
     def follow(self) -> Decision:
         """Return all that is asked for, or what the floating IP has and why it gets no more."""
@@ -318,7 +321,7 @@ class _Wish:
             return restriction
         if asked is not None:
             chosen = any(
-                each.requested is Requested.DYNAMIC and self._is_of(each, asked) for each in self.held
+                each.spec.requested is Requested.DYNAMIC and self._is_of(each, asked) for each in self.held
             )
             claim = self._claim(asked, Requested.DYNAMIC if chosen else Requested.STATIC)
             return self._find_blocker(claim, beside) or claim
@@ -338,11 +341,11 @@ class _Wish:
 
         Then what the key of fipop in its own guest cluster names, as after a restored backup.
         """
-        mine, here = self.current.get(family), (self.range.address_space, self.range.name)
+        mine, here = self.current.get(family), (self.range.spec.address_space, self.range.name)
         if mine is not None:
             yield mine.address
         for each in (*self.held, *_find_former(self.world.cache, self.owner)):
-            if (each.space, each.range) == here and address_of(each).family is family:
+            if (each.spec.space, each.spec.range) == here and address_of(each).family is family:
                 yield address_of(each)
         for address in self.world.cache.ledger.reports.find_ours(self.owner.namespace):
             if address.family is family:
@@ -357,13 +360,12 @@ class _Wish:
         holder = self._exceeds_quota(claim, beside) or find_holder(self.world, claim)
         if holder is not None or self._had(claim):
             return holder
-        users = ledger.reports.find_users(claim.space, claim.address)
-        rivals = users - {claim.owner.namespace} - self.ignored
+        rivals = ledger.find_rivals(self.floating_ip, claim.space, claim.address)
         return describe_reporter(min(rivals), claim.address) if rivals else None
 
     def _exceeds_quota(self, claim: Claim, beside: Collection[Claim]) -> Blocker | None:
         """Return why a guest cluster gets no more addresses of the range."""
-        limit = self.range.max_per_guest
+        limit = self.range.spec.max_per_guest
         shares = self.world.cache.ledger.shares(claim.owner.namespace, claim.range)
         if limit is None or claim.name in shares or len(shares | {each.name for each in beside}) < limit:
             return None
@@ -376,7 +378,7 @@ class _Wish:
 
     def _claim(self, address: Address, requested: Requested) -> Claim:
         return Claim(
-            space=self.range.address_space,
+            space=self.range.spec.address_space,
             address=address,
             range=self.range.name,
             owner=self.owner,
@@ -384,12 +386,12 @@ class _Wish:
         )
 
     def _is_here(self, claim: Claim) -> bool:
-        return (claim.space, claim.range) == (self.range.address_space, self.range.name)
+        return (claim.space, claim.range) == (self.range.spec.address_space, self.range.name)
 
-    def _is_of(self, reservation: Reservation, address: Address) -> bool:
-        return (reservation.space, address_of(reservation)) == (self.range.address_space, address)
+    def _is_of(self, reservation: FloatingIPReservation, address: Address) -> bool:
+        return (reservation.spec.space, address_of(reservation)) == (self.range.spec.address_space, address)
 
     def _had(self, claim: Claim) -> bool:
         """Return whether it holds an address, or was the last to do so: no report takes it away."""
         known = self.world.cache.ledger.reservation(claim.space, claim.address)
-        return known is not None and known.owner.key == claim.owner.key
+        return known is not None and known.spec.owner.key == claim.owner.key

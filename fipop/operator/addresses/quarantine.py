@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from fipop.api.models import Reservation
-from fipop.api.parsing import parse_floating_ip
+from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
 from fipop.operator.addresses.reservations import ReservationStore, TakenError
@@ -30,7 +29,7 @@ RECHECK_SECONDS = 60.0
 """How soon a quarantine is checked again that a guest cluster keeps from its end."""
 
 
-def request_reservation(reservation: Reservation) -> Request:
+def request_reservation(reservation: FloatingIPReservation) -> Request:
     """Request a reservation: it may be ownerless, or its quarantine may end."""
     return Request(Key(Kind.RESERVATION, "", reservation.name), Priority.BACKGROUND)
 
@@ -50,7 +49,7 @@ class QuarantineReconciler:
         if event.resource == FLOATING_IP_RESERVATIONS and event.change.new is not None:
             yield request_reservation(event.change.new)
         elif event.resource == FLOATING_IPS and event.change.new is None:
-            yield from map(request_reservation, self.cache.reservations_of(event.change.latest.meta.key))
+            yield from map(request_reservation, self.cache.reservations_of(event.change.latest.key))
         for guest_id in event.guest_ids:
             yield from self.request_quarantined(guest_id)
 
@@ -58,7 +57,7 @@ class QuarantineReconciler:
         """Yield what a guest cluster had: it is gone, or was visited."""
         yield from map(request_reservation, self.find_quarantined(guest_id))
 
-    def find_quarantined(self, guest_id: str) -> Iterator[Reservation]:
+    def find_quarantined(self, guest_id: str) -> Iterator[FloatingIPReservation]:
         """Yield the addresses that a guest cluster had and that are in quarantine."""
         found = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
         return (each for each in found if not each.is_held)
@@ -75,25 +74,24 @@ class QuarantineReconciler:
         except TakenError:
             return RetryAfter(0.0)
 
-    async def _check_owner(self, reservation: Reservation) -> RetryAfter | None:
+    async def _check_owner(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         """Quarantine a held address whose floating IP does not exist: the cache suspects, the API server decides."""
-        owner = reservation.owner
+        owner = reservation.spec.owner
         if self.cache.floating_ips.get(*owner.key) is not None or await self._find_owner(reservation):
             return None
-        seconds = self.cache.quarantine_seconds(reservation.range)
+        seconds = self.cache.quarantine_seconds(reservation.spec.range)
         await self.reservations.release(reservation, seconds=seconds)
         self.queues.add(request_visit(owner.namespace))  # it takes our keys out of the guest cluster
         return None
 
-    async def _check_guest(self, reservation: Reservation) -> RetryAfter | None:
-        until, guest_id = reservation.quarantined_until, reservation.owner.namespace
+    async def _check_guest(self, reservation: FloatingIPReservation) -> RetryAfter | None:
+        until, guest_id = reservation.spec.quarantined_until, reservation.spec.owner.namespace
         assert until is not None, "it is in quarantine"
-        if self.guests.exists(guest_id) and reservation.guest_gone_since is not None:
+        if self.guests.exists(guest_id) and reservation.spec.guest_gone_since is not None:
             # It is back: if it leaves again, it has its day again. Until then visits tell.
             now = self.client.server_now().replace(microsecond=0)
-            await self.reservations.write(
-                replace(reservation, guest_gone_since=None, quarantined_until=min(until, now))
-            )
+            spec = replace(reservation.spec, guest_gone_since=None, quarantined_until=min(until, now))
+            await self.reservations.write(replace(reservation, spec=spec))
             return None
         seconds = (until - self.client.server_now()).total_seconds()
         if seconds > 0:
@@ -108,25 +106,26 @@ class QuarantineReconciler:
             await self.reservations.free(reservation)
         return again
 
-    async def _check_gone(self, reservation: Reservation) -> RetryAfter | None:
+    async def _check_gone(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         """Return when to check again a guest cluster of which Rancher has nothing; None if it is over."""
-        guest_id = reservation.owner.namespace
+        guest_id = reservation.spec.owner.namespace
         if self.guests.exists(guest_id):
             return None
         live = await self.client.get(MANAGEMENT_CLUSTERS, guest_id)
         if live is not None:  # the cache is behind
             self.cache.observe(MANAGEMENT_CLUSTERS, live)
             return RetryAfter(RECHECK_SECONDS)
-        if not reservation.owner.imported or reservation.guest_gone_since is not None:
+        if not reservation.spec.owner.imported or reservation.spec.guest_gone_since is not None:
             return None
         now = self.client.server_now().replace(microsecond=0)
         until = now + timedelta(seconds=IMPORTED_SECONDS)
-        await self.reservations.write(replace(reservation, guest_gone_since=now, quarantined_until=until))
+        spec = replace(reservation.spec, guest_gone_since=now, quarantined_until=until)
+        await self.reservations.write(replace(reservation, spec=spec))
         return RetryAfter(IMPORTED_SECONDS)
 
-    def _check_reports(self, reservation: Reservation) -> RetryAfter | None:
+    def _check_reports(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         """Return when to check again what visits found; None if one that began after the quarantine found it clean."""
-        guest_id, until = reservation.owner.namespace, reservation.quarantined_until
+        guest_id, until = reservation.spec.owner.namespace, reservation.spec.quarantined_until
         read_since = self.cache.ledger.reports.read_since(guest_id)
         if read_since is None or until is None or read_since < until:
             self.queues.add(request_visit(guest_id))
@@ -135,24 +134,22 @@ class QuarantineReconciler:
         if self._is_held_elsewhere(reservation):
             user = ""  # it moved there with its address
         if user:
-            fields = {"address": reservation.address, "reason": user}
+            fields = {"address": reservation.spec.address, "reason": user}
             logger.debug("Address stays in quarantine", extra=fields)
         return RetryAfter(RECHECK_SECONDS) if user else None
 
-    def _is_held_elsewhere(self, reservation: Reservation) -> bool:
+    def _is_held_elsewhere(self, reservation: FloatingIPReservation) -> bool:
         """Return whether the guest cluster holds the same address in another address space."""
-        found = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, reservation.owner.namespace)
-        return any(each.is_held and each.address == reservation.address for each in found)
+        found = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, reservation.spec.owner.namespace)
+        return any(each.is_held and each.spec.address == reservation.spec.address for each in found)
 
-    async def _find_owner(self, reservation: Reservation) -> bool:
+    async def _find_owner(self, reservation: FloatingIPReservation) -> bool:
         """Ask the API server whether the floating IP of a reservation exists and has, or can have, its address."""
-        owner = reservation.owner
-        live = (
-            await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace) if owner.name else None
-        )
+        owner = reservation.spec.owner
+        live = await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
         if live is None:
             return False
         self.cache.observe(FLOATING_IPS, live)
         self.queues.add(Request(Key(Kind.FLOATING_IP, *owner.key)))
-        found = parse_floating_ip(live)
-        return reservation.is_held or names_address(found, reservation.space, address_of(reservation))
+        found = read_object(FloatingIP, live)
+        return reservation.is_held or names_address(found, reservation.spec.space, address_of(reservation))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, FloatingIPRange, Reservation
+from fipop.api.objects import FloatingIP, FloatingIPRange, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family
 from fipop.operator.addresses.request import Blocker, Request, describe_stranger
 from fipop.rancher.matching import (
@@ -34,14 +34,14 @@ def choose_for_guest(
     For a guest that has as many addresses of a range as it can have, that range is full.
     """
     ledger = cache.ledger
-    ranges = {each.name: each for each in cache.ranges.all() if not each.meta.deleting}
+    ranges = {each.name: each for each in cache.ranges.all() if not each.is_deleting}
 
     def is_full(range_name: str) -> bool:
         families = _families(cache, range_name, request)
         if range_name in ledger.problems:
             return True
         room = sum(isinstance(ledger.next_free(range_name, each), Address) for each in families)
-        limit = ranges[range_name].max_per_guest
+        limit = ranges[range_name].spec.max_per_guest
         if limit is not None:
             room = min(room, limit - len(ledger.shares(guest.id, range_name)))
         return room < (1 if request.is_flexible else len(families))
@@ -52,7 +52,7 @@ def choose_for_guest(
 def find_range(
     cache: ClusterCache,
     floating_ip: FloatingIP,
-    held: Collection[Reservation],
+    held: Collection[FloatingIPReservation],
     guest: Guest | None,
     request: Request,
     had_from: Collection[str],
@@ -70,7 +70,7 @@ def find_range(
             message = f'Range "{floating_ip.range[:253]}" does not exist. Create it, or name another.'
             return Blocker(reason="RangeNotFound", message=message)
         return named
-    earlier = [name for name in (*(each.range for each in held), floating_ip.status.range) if name]
+    earlier = [name for name in (*(each.spec.range for each in held), floating_ip.status.range) if name]
     for name in earlier:
         known = cache.ranges.get("", name)
         if known is not None:
@@ -119,13 +119,14 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
 
     If it limits guest clusters, it serves only them: each other namespace would have a limit of its own.
     """
-    limits = found.restrict_to_matching, found.allowed_workspaces, found.allowed_clusters, found.max_per_guest
+    spec = found.spec
+    limits = spec.restrict_to_matching, spec.allowed_workspaces, spec.allowed_clusters, spec.max_per_guest
     if not any(limits):
         return None
     if guest is None:
         message = f'Range "{found.name}" serves only guest clusters, and this namespace belongs to none.'
         return Blocker(reason="GuestNotFound", message=message)
-    if is_allowed(found, guest) and (not found.restrict_to_matching or would_be_chosen(found, guest)):
+    if is_allowed(found, guest) and (not spec.restrict_to_matching or would_be_chosen(found, guest)):
         return None
     option = "restrictToMatching" if is_allowed(found, guest) else "allowedWorkspaces, allowedClusters"
     message = f'Range "{found.name}" does not serve this guest cluster: see its {option}. Use another range.'

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from fipop.api.codec import write_patch
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import FloatingIPRange, Reported
-from fipop.api.rendering import INT64_MAX, render_capacity, render_range_status
+from fipop.api.objects import INT64_MAX, FloatingIPRange, RangeStatus, Reported, build_capacity
 from fipop.boundary import loop_time
 from fipop.errors import ApiError, ConflictError, NotFoundError
 from fipop.ipam.addresses import format_address
-from fipop.ipam.errors import IpamError
+from fipop.ipam.errors import IpamError, UnreadableSpecError
 from fipop.ipam.ranges import RangeUsage
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -95,25 +95,28 @@ class RangeReconciler:
 
     async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> None:
         """Write the status of a range if it changed; what guest clusters use, at most once a minute."""
-        capacity = render_capacity(usage) if usage is not None else None
+        capacity = build_capacity(usage) if usage is not None else None
         unknown = describe_unknown_harvester(self.cache, found)
         conditions = build_conditions(self.cache, found, usage, unknown)
-        wanted = merge_conditions(found.conditions, conditions, self.client.server_now())
+        before = found.status
         reported, count = self._find_reported(found)
-        told_at = self._told_at.get(found.name, -math.inf)
-        has_news = (reported, count) != (found.reported, found.reported_count)
-        if has_news and loop_time() - told_at < REPORTED_SECONDS:
-            reported, count, has_news = found.reported, found.reported_count, False
-        is_current = found.observed_generation == found.meta.generation
-        if (found.status_capacity, found.conditions) == (capacity, wanted) and is_current and not has_news:
-            return
-        if has_news:
-            self._told_at[found.name] = loop_time()
-        status = render_range_status(capacity, reported, count, wanted, found.meta.generation)
-        await self._write(found, status)
+        if (reported, count) != (before.reported, before.reported_count):
+            if loop_time() - self._told_at.get(found.name, -math.inf) < REPORTED_SECONDS:
+                reported, count = before.reported, before.reported_count
+            else:
+                self._told_at[found.name] = loop_time()
+        wanted = RangeStatus(
+            capacity=capacity,
+            reported=reported,
+            reported_count=count,
+            conditions=merge_conditions(before.conditions, conditions, self.client.server_now()),
+            observed_generation=found.metadata.generation,
+        )
+        if wanted != before:
+            await self._write(found, write_patch(wanted))
 
-    def _find_reported(self, found: FloatingIPRange) -> tuple[tuple[Reported, ...], int]:
-        """Return what guest clusters use without a floating IP, and its count.
+    def _find_reported(self, found: FloatingIPRange) -> tuple[tuple[Reported, ...], int | None]:
+        """Return what guest clusters use without a floating IP, and its count; None for none.
 
         Of more than the status shows, those come first that can be learnt only from there: of guest clusters that
         cannot be read.
@@ -123,15 +126,14 @@ class RangeReconciler:
             every[guest_id].append(Reported(format_address(address), guest_id))
         by_need = sorted(every, key=lambda each: (self.guests.state(each).unread_since is None, each))
         shown = [one for guest_id in by_need for one in every[guest_id][:MAX_REPORTED_OF_GUEST]]
-        return tuple(sorted(shown[:MAX_REPORTED])), sum(map(len, every.values()))
+        return tuple(sorted(shown[:MAX_REPORTED])), sum(map(len, every.values())) or None
 
     def _trace(self) -> None:
         for name, usage in self.cache.ledger.count().items():
-            counts = {"total": usage.whole.total, **usage.whole._asdict()}
-            logger.info("IPAM data of range", extra={"range": name, **counts})
+            logger.info("IPAM data of range", extra={"range": name, **usage.whole.counts()})
         for each in self.cache.reservations.all():
-            owner = f"{each.owner.namespace}/{each.owner.name}"
-            fields = {"address": each.address, "space": each.space, "range": each.range, "owner": owner}
+            spec, owner = each.spec, "/".join(each.spec.owner.key)
+            fields = {"address": spec.address, "space": spec.space, "range": spec.range, "owner": owner}
             state = "held" if each.is_held else "quarantined"
             logger.info("IPAM data of address", extra={**fields, "state": state})
 
@@ -182,32 +184,32 @@ def build_conditions(
     """
     ledger = cache.ledger
     others = ledger.ranges.older(found.name) if usage is not None else []
-    verdict, reason = Verdict.FALSE, "Invalid"
+    status, reason = Verdict.FALSE, "Invalid"
     if usage is None:
         message = describe_problem(found.name, ledger.problems.get(found.name), reason).message
-    elif found.draining:
+    elif found.spec.draining:
         reason = "Draining"
         message = f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.'
     else:
-        verdict, reason = Verdict.TRUE, "HarvesterNotFound" if unknown else "Ready"
+        status, reason = Verdict.TRUE, "HarvesterNotFound" if unknown else "Ready"
         message = " ".join(filter(None, (describe(cache, found, usage), unknown)))
     message = " ".join((message, *found.oddities))
-    ready = Condition(type=ConditionType.READY, verdict=verdict, reason=reason, message=message)
+    ready = Condition(type=ConditionType.READY, status=status, reason=reason, message=message)
     conflict = Condition(
         type=ConditionType.CONFLICT,
-        verdict=Verdict.TRUE if others else Verdict.FALSE,
+        status=Verdict.TRUE if others else Verdict.FALSE,
         reason="Overlap" if others else "NoOverlap",
         message=f'Range "{found.name}" overlaps the older {", ".join(others)}.' if others else "",
     )
     return tuple(
-        replace(condition, observed_generation=found.meta.generation) for condition in (ready, conflict)
+        replace(condition, observed_generation=found.metadata.generation) for condition in (ready, conflict)
     )
 
 
 def describe_problem(name: str, problem: IpamError | None, reason: str) -> Blocker:
     """Return why a range cannot be read."""
-    message = f'Range "{name}" is invalid: {problem}. Correct spec.iprange or spec.exclude.'
-    return Blocker(reason=reason, message=message)
+    remedy = "it" if isinstance(problem, UnreadableSpecError) else "spec.iprange or spec.exclude"
+    return Blocker(reason=reason, message=f'Range "{name}" is invalid: {problem}. Correct {remedy}.')
 
 
 def describe(cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage) -> str:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fipop.api import names
-from fipop.api.models import FloatingIP
-from fipop.api.parsing import parse_floating_ip
-from fipop.api.rendering import render_floating_ip_status
+from fipop.api.codec import write_patch
+from fipop.api.objects import FloatingIP, read_object
 from fipop.errors import ConflictError
 from fipop.ipam.addresses import Family, format_address
 from fipop.jsons import Json
@@ -74,7 +73,7 @@ class FloatingIPReconciler:
         for guest_id in event.guest_ids:
             yield from map(request_floating_ip, cache.floating_ips_of(guest_id))
         if event.resource == FLOATING_IPS:
-            yield Request(Key(Kind.FLOATING_IP, *event.change.latest.meta.key))
+            yield Request(Key(Kind.FLOATING_IP, *event.change.latest.key))
             if new is None:
                 yield request_waiting()
         elif event.resource == FLOATING_IP_RANGES and is_respecified(event.change.old, event.change.new):
@@ -83,15 +82,17 @@ class FloatingIPReconciler:
             )
             yield request_waiting()
         elif event.resource == FLOATING_IP_RESERVATIONS:
-            for key in sorted({side.owner.key for side in (old, new) if side is not None}):
+            for key in sorted({side.spec.owner.key for side in (old, new) if side is not None}):
                 yield Request(Key(Kind.FLOATING_IP, *key))
-            if old is not None and (new is None or new.is_held != old.is_held or new.range != old.range):
+            if old is not None and (
+                new is None or new.is_held != old.is_held or new.spec.range != old.spec.range
+            ):
                 yield request_waiting()
 
     def request_all_waiting(self) -> RetryAfter:
         """Request all floating IPs that wait for something, the oldest first; return when to do so again."""
         found = (*self.world.cache.floating_ips.by_index(BY_WAITING, True),)
-        for each in sorted(found, key=lambda one: (one.meta.created, one.meta.key)):
+        for each in sorted(found, key=lambda one: (one.created, one.key)):
             self.queues.add(request_floating_ip(each))
         return RetryAfter(WAITING_SECONDS)
 
@@ -131,11 +132,13 @@ class FloatingIPReconciler:
         """Claim an address, or confirm a claim before the status names it; one that it names and that is ours stays."""
         known = self.world.cache.ledger.reservation(claim.space, claim.address)
         is_ours = (
-            known is not None and known.is_held and (known.owner, known.range) == (claim.owner, claim.range)
+            known is not None
+            and known.is_held
+            and (known.spec.owner, known.spec.range) == (claim.owner, claim.range)
         )
         if is_ours and names_address(floating_ip, claim.space, claim.address):
             return
-        if known is not None and known.is_held and known.owner.uid != floating_ip.uid:
+        if known is not None and known.is_held and known.spec.owner.uid != floating_ip.uid:
             await self._read_same(
                 floating_ip
             )  # of two objects of this name, the API server knows which one lives
@@ -148,7 +151,7 @@ class FloatingIPReconciler:
             return floating_ip
         for slot in sorted(slots_named_by(floating_ip.status) - slots_named_by(wanted)):
             await self.reservations.check(*slot)  # what the cache knows of it may be older than the status
-        patch = {"status": render_floating_ip_status(wanted)}
+        patch = {"status": write_patch(wanted)}
         written = await self._patch(floating_ip, patch, subresource="status")
         conflict = find_conflict(wanted)
         if conflict and not find_conflict(floating_ip.status):
@@ -160,13 +163,15 @@ class FloatingIPReconciler:
         kept = {claim.name for claim in decision.holds}
         rest = [
             each
-            for each in self.world.cache.reservations_of(floating_ip.meta.key)
+            for each in self.world.cache.reservations_of(floating_ip.key)
             if each.is_held and each.name not in kept
         ]
         if rest:
             await self._read_same(floating_ip)
         for each in rest:
-            await self.reservations.release(each, seconds=self.world.cache.quarantine_seconds(each.range))
+            await self.reservations.release(
+                each, seconds=self.world.cache.quarantine_seconds(each.spec.range)
+            )
 
     async def _patch(self, floating_ip: FloatingIP, patch: Json, *, subresource: str = "") -> FloatingIP:
         """Patch the floating IP that was decided on, and no younger one."""
@@ -176,11 +181,11 @@ class FloatingIPReconciler:
             FLOATING_IPS, floating_ip.name, body, namespace=floating_ip.namespace, subresource=subresource
         )
         self.world.cache.observe(FLOATING_IPS, answer)
-        return parse_floating_ip(answer)
+        return read_object(FloatingIP, answer)
 
     async def _read_same(self, floating_ip: FloatingIP) -> None:
         """Read a floating IP. Raises: TakenError if it is another than the one that was decided on."""
-        live = await self._read(floating_ip.meta.key)
+        live = await self._read(floating_ip.key)
         if live is None or live.resource_version != floating_ip.resource_version:
             raise TakenError(name=floating_ip.name)
 
@@ -189,7 +194,7 @@ class FloatingIPReconciler:
         live = await self.client.get(FLOATING_IPS, key[1], namespace=key[0])
         if live is not None:
             self.world.cache.observe(FLOATING_IPS, live)
-            return parse_floating_ip(live)
+            return read_object(FloatingIP, live)
         if known is not None:
             self.world.cache.forget(FLOATING_IPS, known)
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fipop.api import names
-from fipop.api.models import FloatingIP, Reservation
+from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.errors import AddressOutOfRangeError, IpamError
 from fipop.state.claims import address_of
@@ -69,25 +69,27 @@ class Request:
 
 def read_request(floating_ip: FloatingIP) -> Request | Blocker:
     """Read the spec, or return why it cannot be followed."""
+    if floating_ip.problem:
+        return describe_invalid(floating_ip.problem)
     static: dict[Family, Address] = {}
-    for part in floating_ip.ipaddress.split(",") if floating_ip.ipaddress.strip() else ():
+    for part in floating_ip.spec.ipaddress.split(",") if floating_ip.spec.ipaddress.strip() else ():
         try:
             address = parse_address(part)
         except IpamError as error:
-            return _invalid(f"spec.ipaddress must hold IPv4 or IPv6 addresses: {error}")
+            return describe_invalid(f"spec.ipaddress must hold IPv4 or IPv6 addresses: {error}")
         if address.family in static:
-            text = floating_ip.ipaddress[:100]
-            return _invalid(
+            text = floating_ip.spec.ipaddress[:100]
+            return describe_invalid(
                 f'spec.ipaddress must name at most one {address.family.label} address: it is "{text}"'
             )
         static[address.family] = address
-    families = tuple(Family(number) for number in dict.fromkeys(floating_ip.ip_families))
-    policy = floating_ip.ip_family_policy
+    families = tuple(dict.fromkeys(floating_ip.spec.ip_families))
+    policy = floating_ip.spec.ip_family_policy
     if policy is FamilyPolicy.SINGLE_STACK and len(static) == len(BOTH):
-        return _invalid("spec.ipaddress must name one address if spec.ipFamilyPolicy is SingleStack")
+        return describe_invalid("spec.ipaddress must name one address if spec.ipFamilyPolicy is SingleStack")
     if len(families) == 1 and policy in {None, FamilyPolicy.SINGLE_STACK}:
         for family in static.keys() - set(families):
-            return _invalid(
+            return describe_invalid(
                 f"spec.ipaddress must be an {families[0].label} address, as in spec.ipFamilies: it is {family.label}"
             )
     return Request(static=static, families=families, policy=policy)
@@ -96,10 +98,6 @@ def read_request(floating_ip: FloatingIP) -> Request | Blocker:
 def is_made_by_us(floating_ip: FloatingIP) -> bool:
     """Return whether fipop, or kube-fip-operator, made it for a new guest cluster: its address was chosen."""
     return floating_ip.name == f"{floating_ip.cluster}{names.FLOATING_IP_SUFFIX}"
-
-
-def _invalid(problem: str) -> Blocker:
-    return Blocker(reason="InvalidSpec", message=f"The FloatingIP is invalid: {problem}.")
 
 
 # Blockers
@@ -116,22 +114,29 @@ def format_time(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def describe_holder(reservation: Reservation, user: str = "") -> Blocker:
+def describe_invalid(problem: str) -> Blocker:
+    """Return the blocker for a spec that cannot be followed."""
+    return Blocker(reason="InvalidSpec", message=f"The FloatingIP is invalid: {problem}.")
+
+
+def describe_holder(reservation: FloatingIPReservation, user: str = "") -> Blocker:
     """Return the blocker for an address that another floating IP holds, or held; `user` says what still uses it."""
     text = format_address(address_of(reservation))
-    holder = f"{reservation.owner.namespace}/{reservation.owner.name}".rstrip("/")
-    cluster = f' of cluster "{reservation.owner.cluster}"' if reservation.owner.cluster else ""
-    if reservation.quarantined_until is None:
+    holder = "/".join(reservation.spec.owner.key)
+    cluster = f' of cluster "{reservation.spec.owner.cluster}"' if reservation.spec.owner.cluster else ""
+    if reservation.spec.quarantined_until is None:
         message = f"Address {text} is held by FloatingIP {holder}{cluster}. Choose another address, or delete that one."
         return Blocker(reason="AddressInUse", message=message)
-    message = f"Address {text} is in quarantine until {format_time(reservation.quarantined_until)} or later: "
+    message = (
+        f"Address {text} is in quarantine until {format_time(reservation.spec.quarantined_until)} or later: "
+    )
     message += user or f"FloatingIP {holder}{cluster} held it."
     return Blocker(reason="AddressQuarantined", message=message)
 
 
 def describe_namer(floating_ip: FloatingIP, address: Address) -> Blocker:
     """Return the blocker for an address of another floating IP, whose reservation is missing and is made again."""
-    holder = "/".join(floating_ip.meta.key)
+    holder = "/".join(floating_ip.key)
     text = format_address(address)
     message = f"Address {text} is held by FloatingIP {holder}. Choose another address, or delete that one."
     return Blocker(reason="AddressInUse", message=message)

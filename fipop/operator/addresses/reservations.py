@@ -22,8 +22,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from fipop.api.models import Meta, Owner, PastOwner, Requested, Reservation
-from fipop.api.rendering import render_reservation
+from fipop.api.objects import (
+    FloatingIPReservation,
+    Metadata,
+    Owner,
+    PastOwner,
+    Requested,
+    ReservationSpec,
+    build_body,
+)
 from fipop.deadlines import MIN_QUARANTINE_SECONDS
 from fipop.errors import ConflictError, FipopError, NotFoundError
 from fipop.ipam.addresses import Address, explode_address, format_address
@@ -77,13 +84,13 @@ class ReservationStore:
         log_history("assigned", wanted)
         return True
 
-    async def release(self, reservation: Reservation, *, seconds: int) -> None:
+    async def release(self, reservation: FloatingIPReservation, *, seconds: int) -> None:
         """Put a held address into quarantine. Raises: TakenError if it changed, ApiError."""
         await self.write(build_quarantined(reservation, self.client.server_now(), seconds))
         self.count_release("quarantined")
         log_history("released", reservation)
 
-    async def free(self, reservation: Reservation) -> None:
+    async def free(self, reservation: FloatingIPReservation) -> None:
         """Delete a reservation exactly as it was seen. Raises: TakenError if it changed, ApiError."""
         try:
             await self.client.delete(
@@ -97,13 +104,17 @@ class ReservationStore:
             raise TakenError(name=reservation.name) from error
         self.cache.forget(FLOATING_IP_RESERVATIONS, reservation)
         self.count_release("freed")
-        logger.info("Freed address", extra={"address": reservation.address, "range": reservation.range})
+        logger.info(
+            "Freed address", extra={"address": reservation.spec.address, "range": reservation.spec.range}
+        )
 
     async def is_held_by(self, name: str, owner: Owner) -> bool:
         """Ask the API server, right before a guest cluster is written, whether an address is still this owner's."""
         live = await self.read(name)
         return (
-            live is not None and live.is_held and (live.owner.key, live.owner.uid) == (owner.key, owner.uid)
+            live is not None
+            and live.is_held
+            and (live.spec.owner.key, live.spec.owner.uid) == (owner.key, owner.uid)
         )
 
     async def check(self, space: str, address: Address) -> None:
@@ -112,7 +123,7 @@ class ReservationStore:
         if await self.read(reservation_name(space, address)) != known:
             raise TakenError(name=reservation_name(space, address))
 
-    async def read(self, name: str) -> Reservation | None:
+    async def read(self, name: str) -> FloatingIPReservation | None:
         """Read a reservation."""
         known = self.cache.reservations.get("", name)
         live = await self.client.get(FLOATING_IP_RESERVATIONS, name)
@@ -123,18 +134,18 @@ class ReservationStore:
             self.cache.forget(FLOATING_IP_RESERVATIONS, known)
         return None
 
-    async def _create(self, wanted: Reservation) -> None:
+    async def _create(self, wanted: FloatingIPReservation) -> None:
         try:
-            answer = await self.client.create(FLOATING_IP_RESERVATIONS, render_reservation(wanted))
+            answer = await self.client.create(FLOATING_IP_RESERVATIONS, build_body(wanted))
         except ConflictError as error:
             await self.read(wanted.name)
             raise TakenError(name=wanted.name) from error
         self._take(answer)
 
-    async def write(self, wanted: Reservation) -> None:
+    async def write(self, wanted: FloatingIPReservation) -> None:
         """Replace a reservation at the version that it has. Raises: TakenError if it changed, ApiError."""
         try:
-            answer = await self.client.replace(FLOATING_IP_RESERVATIONS, render_reservation(wanted))
+            answer = await self.client.replace(FLOATING_IP_RESERVATIONS, build_body(wanted))
         except (ConflictError, NotFoundError) as error:
             await self.read(wanted.name)
             raise TakenError(name=wanted.name) from error
@@ -144,68 +155,71 @@ class ReservationStore:
         self.cache.take_reservation(answer)
 
 
-def can_take(guests: GuestDirectory, known: Reservation, claim: Claim) -> bool:
+def can_take(guests: GuestDirectory, known: FloatingIPReservation, claim: Claim) -> bool:
     """Return whether a claimant can have a reservation that exists.
 
     One that is held, only its owner. One in quarantine, who had it, and who names it in the same guest cluster. Or the
     floating IP of the same name and range, whose guest cluster of the same name and workspace replaces one that is
     gone; if that lives on outside of Rancher, only if its successor uses the address: it is the same one.
     """
-    former, owner = known.owner, claim.owner
+    former, owner = known.spec.owner, claim.owner
     if known.is_held or former.key == owner.key:
         return former.key == owner.key
     if former.namespace == owner.namespace:
         return claim.requested is Requested.STATIC
-    had = former.workspace, former.cluster, former.name, known.range
+    had = former.workspace, former.cluster, former.name, known.spec.range
     is_successor = had == (owner.workspace, owner.cluster, owner.name, claim.range) and bool(owner.cluster)
     if not is_successor or guests.exists(former.namespace):
         return False
     return not former.imported or bool(guests.describe_user(owner.namespace, claim.address))
 
 
-def build_held(known: Reservation | None, claim: Claim, now: datetime) -> Reservation:
+def build_held(known: FloatingIPReservation | None, claim: Claim, now: datetime) -> FloatingIPReservation:
     """Build the reservation of a claim, from the one that exists."""
     if known is None:
-        return Reservation(
-            meta=Meta(name=claim.name, uid="", resource_version=0),
-            address=explode_address(claim.address),
-            space=claim.space,
-            range=claim.range,
-            owner=claim.owner,
-            requested=claim.requested,
-            since=now,
+        return FloatingIPReservation(
+            metadata=Metadata(name=claim.name),
+            spec=ReservationSpec(
+                address=explode_address(claim.address),
+                space=claim.space,
+                range=claim.range,
+                owner=claim.owner,
+                requested=claim.requested,
+                since=now,
+            ),
         )
-    is_kept = known.is_held and known.owner.key == claim.owner.key
-    return replace(
-        known,
+    is_kept = known.is_held and known.spec.owner.key == claim.owner.key
+    spec = replace(
+        known.spec,
         owner=claim.owner,
         range=claim.range,
         requested=claim.requested,
-        since=known.since if is_kept else now,
+        since=known.spec.since if is_kept else now,
         quarantined_until=None,
         guest_gone_since=None,
     )
+    return replace(known, spec=spec)
 
 
-def build_quarantined(held: Reservation, now: datetime, seconds: int) -> Reservation:
+def build_quarantined(held: FloatingIPReservation, now: datetime, seconds: int) -> FloatingIPReservation:
     """Build the reservation of a released address."""
     until = (now + timedelta(seconds=max(seconds, MIN_QUARANTINE_SECONDS) + 1)).replace(microsecond=0)
-    owner = held.owner
+    owner = held.spec.owner
     past = PastOwner(namespace=owner.namespace, name=owner.name, cluster=owner.cluster, released_at=now)
-    history = (past, *held.history)[:MAX_HISTORY]
-    return replace(held, quarantined_until=until, history=history)
+    history = (past, *held.spec.history)[:MAX_HISTORY]
+    return replace(held, spec=replace(held.spec, quarantined_until=until, history=history))
 
 
-def log_history(event: str, reservation: Reservation) -> None:
+def log_history(event: str, reservation: FloatingIPReservation) -> None:
     """Log who had an address when, for longer than a reservation remembers: a public contract."""
-    owner = reservation.owner
+    owner = reservation.spec.owner
     logger.info(
         "Address history",
         extra={
             "event": event,
             "address": format_address(address_of(reservation)),
-            "space": reservation.space,
-            "range": reservation.range,
+            "space": reservation.spec.space,
+            "range": reservation.spec.range,
             "namespace": owner.namespace,
             "floating_ip": owner.name,
             "cluster": owner.cluster,

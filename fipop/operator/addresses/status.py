@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.models import FloatingIP, FloatingIPStatus, GuestStatus
+from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus
 from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.decision import Decision, GuestBinding, bind_guest
 from fipop.operator.addresses.request import Blocker
@@ -72,7 +72,7 @@ class StatusBuilder:
         conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
         conditions.insert(0, _ready(conditions))
         first = next(iter(decision.holds), None)
-        generation = floating_ip.meta.generation
+        generation = floating_ip.metadata.generation
         return FloatingIPStatus(
             addresses=addresses,
             range=first.range if first else None,
@@ -112,13 +112,13 @@ def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Conditi
     if serious:
         return Condition(
             type=ConditionType.ALLOCATED,
-            verdict=Verdict.FALSE,
+            status=Verdict.FALSE,
             reason=serious[0].reason,
             message=" ".join([*messages, *kept]),
         )
     return Condition(
         type=ConditionType.ALLOCATED,
-        verdict=Verdict.TRUE,
+        status=Verdict.TRUE,
         reason="Allocated",
         message=" ".join([f"The FloatingIP holds {', '.join(addresses)}.", *messages]),
     )
@@ -143,15 +143,15 @@ def _about_guest(
             for condition in floating_ip.status.conditions
             if addresses == floating_ip.status.addresses
             and condition.type in SUMMARIZED
-            and condition.type is not ConditionType.ALLOCATED
+            and condition.type != ConditionType.ALLOCATED
             and condition.reason not in {PENDING.reason, PAUSED.reason, CONFLICT}
-            and not (rivals and condition.type is ConditionType.GUEST_CONFIGURED)
+            and not (rivals and condition.type == ConditionType.GUEST_CONFIGURED)
         ]
         if rivals:
             return [_condition(ConditionType.GUEST_CONFIGURED, conflict), *earlier]
         return earlier or [_condition(ConditionType.GUEST_CONFIGURED, PAUSED if paused else PENDING)]
-    configured = observation.unreachable or observation.configured.get(floating_ip.meta.key, PENDING)
-    if observation.unreachable is None and observation.served.get(floating_ip.meta.key) != addresses:
+    configured = observation.unreachable or observation.configured.get(floating_ip.key, PENDING)
+    if observation.unreachable is None and observation.served.get(floating_ip.key) != addresses:
         configured = PAUSED if paused else UNTOLD
     if rivals:
         configured = conflict
@@ -167,13 +167,13 @@ def _ready(conditions: Sequence[Condition]) -> Condition:
     """Sum up: the first condition that is not True tells why the whole is not."""
     for wanted in SUMMARIZED:
         for condition in conditions:
-            if condition.type is wanted and not condition.is_true:
+            if condition.type == wanted and not condition.is_true:
                 return replace(condition, type=ConditionType.READY)
-    return Condition(type=ConditionType.READY, verdict=Verdict.TRUE, reason="Ready")
+    return Condition(type=ConditionType.READY, status=Verdict.TRUE, reason="Ready")
 
 
 def _condition(kind: ConditionType, finding: Finding) -> Condition:
-    return Condition(type=kind, verdict=finding.verdict, reason=finding.reason, message=finding.message)
+    return Condition(type=kind, status=finding.verdict, reason=finding.reason, message=finding.message)
 
 
 def _guest(

@@ -10,7 +10,7 @@ from typing import Any
 
 from fipop.api import names
 from fipop.api.conditions import ConditionType
-from fipop.api.models import FloatingIP
+from fipop.api.objects import FloatingIP
 from fipop.errors import ConflictError, ForbiddenError
 from fipop.jsons import Json
 from fipop.kube.client import NAMESPACE_TERMINATING
@@ -124,7 +124,7 @@ class GuestReconciler:
         if (guest.on_harvester or guest.cluster.opted_in) and not is_retry:
             message = describe_misfits(self.guests.cache, guest)
             self.events.record(
-                reference_to(PROVISIONING_CLUSTERS, guest.cluster.meta),
+                reference_to(PROVISIONING_CLUSTERS, guest.cluster.metadata),
                 EventType.WARNING,
                 "NoMatchingRange",
                 f"No FloatingIP is created. {message}",
@@ -159,7 +159,9 @@ def _refused_since(floating_ip: FloatingIP) -> datetime | None:
     """Return since when a floating IP has no address and gets none until somebody changes it; None otherwise."""
     conditions = () if floating_ip.status.addresses else floating_ip.status.conditions
     found = (
-        each.since for each in conditions if each.type is ConditionType.ALLOCATED and each.reason in REFUSED
+        each.last_transition_time
+        for each in conditions
+        if each.type == ConditionType.ALLOCATED and each.reason in REFUSED
     )
     return next(found, None)
 

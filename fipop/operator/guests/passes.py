@@ -313,7 +313,7 @@ class PassController:
             report,
             deep=deep,
             now=self.guests.client.server_now(),
-            created=guest.cluster.meta.created,
+            created=guest.cluster.created,
         )
         if report.error is not None:
             fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(report.error)}
@@ -344,7 +344,7 @@ class PassController:
         return self._age_seconds(guest) < PROVISIONING_SECONDS and not was_tried
 
     def _age_seconds(self, guest: Guest) -> float:
-        return (self.guests.client.server_now() - guest.cluster.meta.created).total_seconds()
+        return (self.guests.client.server_now() - guest.cluster.created).total_seconds()
 
     def _now(self) -> float:
         return self.guests.client.server_now().timestamp()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from fipop.api.models import FloatingIP, Reservation
+from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.errors import UnavailableError
 from fipop.guest.reports import GuestTask, PassReport
 from fipop.ipam.addresses import format_address
@@ -34,7 +34,7 @@ class GuestAddresses:
 
     floating_ips: tuple[FloatingIP, ...]
     """Those whose addresses belong into its ConfigMap."""
-    held: tuple[Reservation, ...]
+    held: tuple[FloatingIPReservation, ...]
     """The reservations that back these addresses."""
     retired: frozenset[str]
     """The addresses that it had and that are in quarantine: they are removed from it."""
@@ -63,13 +63,14 @@ def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
     return (
         floating_ip.uid,
         status.addresses,
-        floating_ip.service_namespace,
-        floating_ip.allow_share,
-        floating_ip.interface,
+        floating_ip.spec.service_namespace,
+        floating_ip.spec.allow_share,
+        floating_ip.spec.interface,
         floating_ip.update_config_map,
         floating_ip.paused,
         floating_ip.ignored_claims,
         floating_ip.cluster,
+        floating_ip.problem,
     )
 
 
@@ -79,8 +80,8 @@ def collect_addresses(cache: ClusterCache, guest: Guest) -> GuestAddresses:
     held = tuple(
         each
         for floating_ip in floating_ips
-        for each in cache.reservations_of(floating_ip.meta.key)
-        if each.is_held and each.owner.uid == floating_ip.uid
+        for each in cache.reservations_of(floating_ip.key)
+        if each.is_held and each.spec.owner.uid == floating_ip.uid
     )
     retired = (each for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id) if not each.is_held)
     frozen = (
@@ -106,15 +107,15 @@ class WritePermits:
     gate: Gate
     leads: Callable[[], bool]
 
-    async def may_write(self, held: Iterable[Reservation]) -> bool:
+    async def may_write(self, held: Iterable[FloatingIPReservation]) -> bool:
         """Return whether addresses are still their owners', and this replica still leads."""
         if not self.gate.is_open:
             return False
         slots = asyncio.Semaphore(READS_AT_ONCE)
 
-        async def is_held(each: Reservation) -> bool:
+        async def is_held(each: FloatingIPReservation) -> bool:
             async with slots:
-                return await self.reservations.is_held_by(each.name, each.owner)
+                return await self.reservations.is_held_by(each.name, each.spec.owner)
 
         try:
             if not all(await asyncio.gather(*map(is_held, held))):
@@ -168,7 +169,7 @@ def judge_urgency(task: GuestTask, report: PassReport) -> Priority:
     return Priority.NORMAL if is_new else Priority.BACKGROUND
 
 
-def _text_of(reservations: Iterable[Reservation]) -> frozenset[str]:
+def _text_of(reservations: Iterable[FloatingIPReservation]) -> frozenset[str]:
     return frozenset(format_address(address_of(each)) for each in reservations)
 
 

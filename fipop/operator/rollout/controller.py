@@ -235,7 +235,7 @@ class RolloutController:
             guest_id: replace(
                 health,
                 canary=fleet[guest_id].cluster.labels.get(names.LABEL_CANARY) == "true",
-                joined=fleet[guest_id].cluster.meta.created.timestamp() > state.started_at,
+                joined=fleet[guest_id].cluster.created.timestamp() > state.started_at,
                 at_target=state.target in health.targets,
             )
             for guest_id, health in found.items()

@@ -124,7 +124,7 @@ class Page:
     async def _floating_ips(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         only = request.query.get("ready", "")
-        chosen = (each for each in found.floating_ips if only in ("", each.ready.verdict.value))
+        chosen = (each for each in found.floating_ips if only in ("", each.ready.status.value))
         return self._show("floating_ips.html", found, only=only, **_cut(chosen))
 
     async def _guests(self, request: web.Request) -> web.Response:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fipop.api.models import FloatingIP
+from fipop.api.objects import FloatingIP
 from fipop.guest.guest_pass import GuestSessions
 from fipop.guest.harvester import PARKED_LABEL
 from fipop.guest.helm.chart_cache import ChartCache

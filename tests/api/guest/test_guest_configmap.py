@@ -138,7 +138,11 @@ async def test_two_floating_ips_of_a_guest_are_merged_in_a_fixed_order(bench: Gu
         allow_share=True,
         interface="eth1",
     )
-    third = replace(second, meta=replace(second.meta, name="third"), service_namespace="prod")
+    third = replace(
+        second,
+        metadata=replace(second.metadata, name="third"),
+        spec=replace(second.spec, service_namespace="prod"),
+    )
     bench.more_floating_ips = (second, third)
     await bench.run()
     assert await bench.data() == {

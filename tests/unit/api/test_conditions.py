@@ -6,28 +6,21 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.api.conditions import (
-    MAX_MESSAGE_LENGTH,
-    Condition,
-    ConditionType,
-    Verdict,
-    format_time,
-    merge_conditions,
-    parse_conditions,
-    parse_time,
-    render_condition,
-)
+from fipop.api.codec import format_time, parse_time
+from fipop.api.conditions import MAX_MESSAGE_LENGTH, Condition, ConditionType, Verdict, merge_conditions
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-READY = Condition(type=ConditionType.READY, verdict=Verdict.TRUE, reason="Ready", since=NOW)
+READY = Condition(type=ConditionType.READY, status=Verdict.TRUE, reason="Ready", last_transition_time=NOW)
 
 
-def test_a_transition_is_a_change_of_the_verdict_alone() -> None:
+def test_a_transition_is_a_change_of_the_status_alone() -> None:
     later = NOW + timedelta(minutes=5)
-    (same,) = merge_conditions([READY], [replace(READY, reason="Better", since=None)], later)
-    assert (same.reason, same.since) == ("Better", NOW)
-    (other,) = merge_conditions([READY], [replace(READY, verdict=Verdict.FALSE, since=None)], later)
-    assert other.since == later
+    (same,) = merge_conditions([READY], [replace(READY, reason="Better", last_transition_time=None)], later)
+    assert (same.reason, same.last_transition_time) == ("Better", NOW)
+    (other,) = merge_conditions(
+        [READY], [replace(READY, status=Verdict.FALSE, last_transition_time=None)], later
+    )
+    assert other.last_transition_time == later
 
 
 def test_what_is_not_told_any_more_is_dropped() -> None:
@@ -39,23 +32,6 @@ def test_a_message_is_cleaned_and_cut() -> None:
     (found,) = merge_conditions([], [replace(READY, message="a\n\x1b[2J" + "x" * 5000)], NOW)
     assert len(found.message) <= MAX_MESSAGE_LENGTH
     assert found.message.isprintable()
-
-
-def test_what_is_written_is_read_again() -> None:
-    told = replace(READY, message="m", observed_generation=7)
-    assert parse_conditions([render_condition(told)]) == (told,)
-
-
-def test_what_is_no_condition_of_ours_is_left_out() -> None:
-    ours = render_condition(READY)
-    strangers = [
-        {**ours, "type": "Their"},
-        {**ours, "status": "true"},
-        {**ours, "observedGeneration": "x"},
-        "y",
-    ]
-    assert parse_conditions([*strangers, ours]) == (READY,)
-    assert parse_conditions("none") == ()
 
 
 @given(st.text(max_size=30) | st.integers() | st.none())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fipop.api.conditions import format_time
+from fipop.api.codec import format_time
 from fipop.api.names import ANNOTATION_PAUSED
 from fipop.cli.main import main
 from fipop.errors import ApiError, UnavailableError

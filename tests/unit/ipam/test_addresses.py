@@ -15,7 +15,6 @@ from fipop.ipam.addresses import (
     explode_address,
     format_address,
     parse_address,
-    parse_address_key,
     to_ip,
 )
 from fipop.ipam.errors import AddressSyntaxError
@@ -32,7 +31,6 @@ V6 = (
 def test_every_spelling_of_an_address_is_read_back_as_the_same_address(address: Address):
     assert parse_address(format_address(address)) == address
     assert parse_address(f"  {explode_address(address).upper()}\t") == address
-    assert parse_address_key(address_key(address)) == address
 
 
 @given(V6)
@@ -99,23 +97,6 @@ def test_what_is_no_address_is_refused_with_the_text_and_the_problem(text: str, 
     assert problem in caught.value.problem
     assert caught.value.text == text
     assert len(str(caught.value)) < 200, "a message is a sentence, however long the text was"
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "2001:db8::1",
-        "20010DB8000000000000000000000001",
-        "00000000000000000000ffff0a000001",
-        "10.0.0.1 ",
-        "10.0.0.01",
-        "20010db8000000000000000000000001\n",
-        "",
-    ],
-)
-def test_an_address_has_one_key_and_no_other_text_is_read_as_one(key: str):
-    with pytest.raises(AddressSyntaxError):
-        parse_address_key(key)
 
 
 def test_ipv4_sorts_before_ipv6_and_by_value():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.models import FloatingIPRange, Meta
+from fipop.api.objects import FloatingIPRange, Metadata, RangeSpec
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import RangeUsage, Usage
 from fipop.metrics.exposition import Metrics
@@ -18,12 +18,13 @@ def usage_of(ipv4: Usage, ipv6: Usage) -> RangeUsage:
 
 RANGE = RangeSample(
     range=FloatingIPRange(
-        meta=Meta(name="guest-vlan", uid="r-1", resource_version=1),
-        iprange="10.135.10.192/26",
-        harvester_cluster="harv1",
-        harvester_network="vlan10",
+        metadata=Metadata(
+            name="guest-vlan",
+            annotations={"harvesterClusterName": "harv1", "harvesterNetworkName": "vlan10"},
+        ),
+        spec=RangeSpec(iprange="10.135.10.192/26"),
     ),
-    ready=Condition(type=ConditionType.READY, verdict=Verdict.TRUE, reason="Ready"),
+    ready=Condition(type=ConditionType.READY, status=Verdict.TRUE, reason="Ready"),
     families=frozenset({Family.IPV4}),
     usage=usage_of(Usage(used=3, free=58, quarantined=1, out_of_range=2), Usage()),
 )

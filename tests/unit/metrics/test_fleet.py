@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from fipop.api.conditions import Verdict
+from fipop.api.objects import RangeSpec
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import Usage
 from fipop.metrics.samples import FleetSnapshot, GuestEvent
@@ -79,7 +80,7 @@ def test_a_dual_stack_range_without_a_free_ipv4_address_shows_none_free(fleet: F
 
 
 def test_a_range_that_cannot_be_read_shows_why_and_counts_nothing(fleet: Fleet) -> None:
-    ready = replace(RANGE.ready, verdict=Verdict.FALSE, reason="Invalid")
+    ready = replace(RANGE.ready, status=Verdict.FALSE, reason="Invalid")
     broken = replace(RANGE, ready=ready, families=frozenset(), usage=None)
     fleet.snapshot = replace(FLEET, ranges=(broken,))
 
@@ -170,8 +171,8 @@ LABELS = st.text(alphabet=st.characters(categories=None), max_size=30) | st.samp
 @given(LABELS, LABELS, LABELS)
 def test_whatever_people_write_in_names_the_text_stays_legal(name: str, cluster: str, harvester: str) -> None:
     fleet = Fleet()
-    meta = replace(RANGE.range.meta, name=name)
-    found = replace(RANGE.range, meta=meta, iprange=name, harvester_cluster=harvester)
+    meta = replace(RANGE.range.metadata, name=name, annotations={"harvesterClusterName": harvester})
+    found = replace(RANGE.range, metadata=meta, spec=RangeSpec(iprange=name))
     guest = another_guest(cluster_name=cluster, harvester_cluster_name=harvester)
     fleet.snapshot = replace(
         FLEET,

@@ -346,10 +346,11 @@ def test_of_several_clusters_that_claim_a_guest_the_one_of_its_workspace_is_it(e
     real = parse_provisioning_cluster(examples.cluster)
 
     def like_it(year: int, **meta: Any) -> ProvisioningCluster:
-        return replace(real, meta=replace(real.meta, created=datetime(year, 1, 1, tzinfo=UTC), **meta))
+        created = datetime(year, 1, 1, tzinfo=UTC)
+        return replace(real, metadata=replace(real.metadata, creation_timestamp=created, **meta))
 
     older = like_it(2020, namespace="tenant")
-    leftover = like_it(2019, name="before", deleting=True)
+    leftover = like_it(2019, name="before", deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
     younger = like_it(2027, name="another")
 
     assert choose_cluster([older, leftover, younger, real], management) == real

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.api.models import FloatingIPRange, Meta
+from fipop.api.objects import FloatingIPRange, LabelSelector, Metadata, RangeSpec
 from fipop.rancher.matching import (
     Guest,
     NoRange,
@@ -30,10 +30,26 @@ GUEST = build_guest(
 ELSEWHERE = build_guest(labels=GUEST.cluster.labels)
 
 
-def pool(name: str, *, age: int = 0, full: bool = False, **fields: Any) -> FloatingIPRange:
+def pool(
+    name: str,
+    *,
+    age: int = 0,
+    full: bool = False,
+    harvester_cluster: str = "",
+    harvester_network: str = "",
+    match_labels: dict[str, str] | None = None,
+    **spec_fields: Any,
+) -> FloatingIPRange:
     """Return a range; the older, the greater its age in days. A full one has no pool."""
-    meta = Meta(name=name, uid=name, resource_version=1, created=START - timedelta(days=age))
-    return FloatingIPRange(meta=meta, iprange="" if full else "10.0.0.0/24", **fields)
+    meta = Metadata(
+        name=name,
+        uid=name,
+        creation_timestamp=START - timedelta(days=age),
+        annotations={"harvesterClusterName": harvester_cluster, "harvesterNetworkName": harvester_network},
+    )
+    selector = LabelSelector(match_labels=match_labels)
+    spec = RangeSpec(iprange="" if full else "10.0.0.0/24", cluster_selector=selector, **spec_fields)
+    return FloatingIPRange(metadata=meta, spec=spec)
 
 
 class Choice(NamedTuple):
@@ -44,7 +60,7 @@ class Choice(NamedTuple):
 
 
 def match(guest: Guest, ranges: Sequence[FloatingIPRange]) -> list[tuple[FloatingIPRange, NoRange | None]]:
-    full = {each.name for each in ranges if not each.iprange}
+    full = {each.name for each in ranges if not each.spec.iprange}
     return match_ranges(guest, ranges, is_full=lambda name: name in full)
 
 
@@ -189,8 +205,8 @@ def test_the_same_ranges_give_the_same_choice_in_whatever_order_they_come(ranges
     by_name = {each.name: each for each in ranges}
     for name in choice.candidates:
         assert is_meant_for(by_name[name], guest)
-        assert by_name[name].iprange
-        assert not by_name[name].draining
+        assert by_name[name].spec.iprange
+        assert not by_name[name].spec.draining
     served = {*choice.candidates, *(name for name, _ in choice.passed_over)}
     assert served == {each.name for each in ranges if is_meant_for(each, guest)}
 

@@ -183,7 +183,7 @@ def test_an_annotation_of_a_tenant_makes_no_address_anothers() -> None:
     namespaces = find_namespaces(found, "demo")
     assert [each.address for each in report_holdings(found, namespaces)] == ["10.0.0.5"]
     told = report_history(found, "demo")
-    assert [each.reservation.address for each in told] == ["10.0.0.5"]
+    assert [each.reservation.spec.address for each in told] == ["10.0.0.5"]
 
 
 def test_an_address_that_two_guests_share_is_shown_once() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fipop.api.conditions import format_time
+from fipop.api.codec import format_time
 from fipop.guest.workloads import Workload as GuestWorkload
 from fipop.guest.workloads import parse_daemon_set
 from fipop.operator.rollout.progress import Phase, RolloutState

@@ -32,12 +32,12 @@ def guests(found: ClusterSnapshot) -> tuple[GuestSummary, ...]:
 
 def test_a_floating_ip_that_nobody_looked_at_says_so() -> None:
     (found,) = report_floating_ips(snapshot(floating_ips=[build_floating_ip("web", ipaddress="10.0.0.9")]))
-    assert (found.ready.verdict.value, found.ready.reason, found.reachable) == ("Unknown", "NoStatus", None)
+    assert (found.ready.status.value, found.ready.reason, found.reachable) == ("Unknown", "NoStatus", None)
 
 
 def test_a_floating_ip_is_told_as_its_status_has_it() -> None:
     (found,) = report_floating_ips(snapshot(floating_ips=[floating("web", ILL)]))
-    assert (found.cluster, found.ready.verdict.value, found.ready.reason) == ("demo", "False", "RangeFull")
+    assert (found.cluster, found.ready.status.value, found.ready.reason) == ("demo", "False", "RangeFull")
 
 
 def test_of_a_guest_the_first_floating_ip_that_is_not_ready_is_told() -> None:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from fipop.api.conditions import format_time
+from fipop.api.codec import format_time
 from fipop.report.ranges import RangeReport, report_ranges
 from tests.harness.objects import NOW, Json, build_range, build_reservation
 from tests.unit.report.snapshots import snapshot

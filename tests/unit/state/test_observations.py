@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fipop.api.conditions import Verdict
-from fipop.api.models import ReleaseStatus
+from fipop.api.objects import ReleaseStatus
 from fipop.errors import FipopError, UnavailableError
 from fipop.guest.configmap.keys import Contradiction
 from fipop.guest.configmap.plan import BlockedKey

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from fipop.api.models import FloatingIP
+from fipop.api.objects import FloatingIP
 from fipop.guest.configmap.keys import Contradiction, DesiredKeys, as_cidr, build_keys
 from fipop.ipam.errors import AddressSyntaxError
 from tests.harness.tasks import START, addresses_of, asking

@@ -1,7 +1,6 @@
 """What is to be written into a guest's ConfigMap."""
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api import names
-from fipop.api.models import FloatingIP
+from fipop.api.objects import FloatingIP
 from fipop.guest.configmap.keys import DesiredKeys, build_keys
 from fipop.guest.configmap.plan import Plan, parse_config_map, plan_patch
 from fipop.ipam.pool import MAX_GUEST_PARTS
@@ -115,14 +114,14 @@ def test_a_key_that_somebody_changed_after_us_is_not_ours_any_more() -> None:
 
 def test_a_foreign_value_is_overwritten_where_the_floating_ip_says_so() -> None:
     current = config_map({"cidr-global": "192.168.0.0/24", "interface-global": "eth9"})
-    found = plan(current, replace(FIRST, interface="eth0"))
+    found = plan(current, asking("first", interface="eth0"))
     assert apply(current, found)["data"] == {"cidr-global": "10.0.0.1/32", "interface-global": "eth0"}
     assert found.blocked == ()
 
 
 def test_a_foreign_pool_that_holds_our_address_serves() -> None:
     current = config_map({"cidr-global": "10.0.0.0/24"})
-    assert plan(current, replace(FIRST, update_config_map=False)) == Plan()
+    assert plan(current, asking("first", update_config_map=False)) == Plan()
 
 
 def test_one_of_several_floating_ips_is_enough_to_overwrite() -> None:
@@ -218,7 +217,7 @@ def test_what_is_not_blocked_holds_every_wanted_address(data: Object, wanted: li
 def test_a_pool_too_long_to_be_read_is_somebody_elses_and_hides_no_other() -> None:
     long = ",".join(["10.0.0.1/32"] * (MAX_GUEST_PARTS + 1))
     current = config_map({"cidr-a": long, "cidr-old": "10.0.0.1/32", "cidr-global": long})
-    found = plan(current, replace(FIRST, update_config_map=False))
+    found = plan(current, asking("first", update_config_map=False))
     assert found.patch is not None
     assert found.patch.changed == ("cidr-old",), "ours by its address, wanted no more"
     assert [blocked.name for blocked in found.blocked] == ["cidr-global"]

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fipop.api.models import FloatingIP, Meta
+from fipop.api.objects import FloatingIP, FloatingIPSpec, Metadata
 from fipop.ipam.addresses import explode_address, parse_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.pool import parse_pool
@@ -82,7 +82,7 @@ def test_addresses_that_the_core_reads_are_taken_by_the_api_server(
     texts: list[str], blanks: list[str]
 ) -> None:
     text = ",".join(f"{blank}{each}{blank}" for each, blank in zip(texts, blanks, strict=False))
-    floating_ip = FloatingIP(meta=Meta(name="a", uid="1", resource_version=1), ipaddress=text)
+    floating_ip = FloatingIP(metadata=Metadata(name="a"), spec=FloatingIPSpec(ipaddress=text))
     if isinstance(read_request(floating_ip), Blocker):
         return
     # Two addresses, of which one is IPv4 as IPv6: no one writes that, and the rule cannot tell it from two of IPv6.

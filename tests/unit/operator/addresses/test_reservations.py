@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fipop.api.models import Owner, Requested, Reservation
+from fipop.api.objects import FloatingIPReservation, Owner, Requested
 from fipop.guest.in_use import find_in_use
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS
@@ -24,9 +24,10 @@ REBUILT = replace(OLD, namespace="c-m-new", uid="u-2")
 STRANGER = Owner(namespace="c-m-x", name="api", uid="u-3", cluster="shop", workspace="fleet-default")
 
 
-def former(*, held: bool = False, **owner: Any) -> Reservation:
+def former(*, held: bool = False, **owner: Any) -> FloatingIPReservation:
     until = None if held else "2026-03-02T00:00:00Z"
-    return replace(reservation(ADDRESS, quarantined_until=until), owner=replace(OLD, **owner))
+    found = reservation(ADDRESS, quarantined_until=until)
+    return replace(found, spec=replace(found.spec, owner=replace(OLD, **owner)))
 
 
 def asks(owner: Owner, *, by_name: bool = False, range_name: str = "pool") -> Claim:
@@ -35,7 +36,7 @@ def asks(owner: Owner, *, by_name: bool = False, range_name: str = "pool") -> Cl
     return Claim(space="default", address=address, range=range_name, owner=owner, requested=requested)
 
 
-def takes(known: Reservation, claim: Claim, *, is_gone: bool = False, uses: bool = False) -> bool:
+def takes(known: FloatingIPReservation, claim: Claim, *, is_gone: bool = False, uses: bool = False) -> bool:
     """`is_gone`: the former guest cluster left Rancher; `uses`: that of the claimant uses the address."""
     cache = ClusterCache(monotonic=lambda: 0.0)
     cache.observe(PROVISIONING_CLUSTERS, build_cluster("new", "c-m-new"))

@@ -7,7 +7,7 @@ import pytest
 
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.models import FloatingIP, FloatingIPStatus, Owner, ReleaseStatus, Requested
+from fipop.api.objects import FloatingIP, FloatingIPStatus, Owner, ReleaseStatus, Requested
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS
 from fipop.operator.addresses.decision import Decision
@@ -80,11 +80,11 @@ def seen(*, addresses: tuple[str, ...] = ("10.0.0.1",), **findings: Finding) -> 
 
 
 def told(found: FloatingIPStatus) -> dict[str, str]:
-    return {each.type.value: f"{each.verdict.value} {each.reason}" for each in found.conditions}
+    return {each.type: f"{each.status.value} {each.reason}" for each in found.conditions}
 
 
 def of_type(found: FloatingIPStatus, kind: ConditionType) -> Condition:
-    return next(each for each in found.conditions if each.type is kind)
+    return next(each for each in found.conditions if each.type == kind)
 
 
 def test_what_is_held_is_in_the_status_with_range_and_space() -> None:
@@ -106,7 +106,7 @@ def test_ready_is_what_the_first_condition_that_is_not_true_says() -> None:
 
 def test_an_obstacle_is_told_together_with_what_stays() -> None:
     allocated = of_type(status(blockers=(FULL, FULL)), ConditionType.ALLOCATED)
-    assert (allocated.verdict, allocated.reason) == (Verdict.FALSE, "RangeFull")
+    assert (allocated.status, allocated.reason) == (Verdict.FALSE, "RangeFull")
     assert allocated.message.count(FULL.message) == 1
     assert "10.0.0.1" in allocated.message
 
@@ -117,7 +117,7 @@ def test_an_obstacle_that_is_tolerable_is_a_note_where_there_is_an_address(
 ) -> None:
     tolerable = Blocker(reason="RangeFull", message="no IPv6 left", is_tolerable=True)
     allocated = of_type(status(held=held, blockers=(tolerable,)), ConditionType.ALLOCATED)
-    assert allocated.verdict is verdict
+    assert allocated.status is verdict
     assert tolerable.message in allocated.message
 
 
@@ -151,9 +151,11 @@ def test_a_condition_keeps_its_time_while_its_verdict_stays_and_the_same_facts_m
     other = status(
         floating_ip_with(first), blockers=(Blocker(reason="RangeDraining", message="x"),), later=60
     )
-    assert of_type(other, ConditionType.ALLOCATED).since == NOW, "another reason, the same verdict"
+    assert of_type(other, ConditionType.ALLOCATED).last_transition_time == NOW, (
+        "another reason, the same verdict"
+    )
     better = status(floating_ip_with(first), later=60)
-    assert of_type(better, ConditionType.ALLOCATED).since == NOW + timedelta(seconds=60)
+    assert of_type(better, ConditionType.ALLOCATED).last_transition_time == NOW + timedelta(seconds=60)
 
 
 def floating_ip_with(found: FloatingIPStatus) -> FloatingIP:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fipop.api.models import ReleaseStatus
+from fipop.api.objects import ReleaseStatus
 from fipop.errors import FipopError, UnavailableError
 from fipop.guest.errors import ChartError, ReleaseTakenError
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fipop.api.models import ReleaseStatus
+from fipop.api.objects import ReleaseStatus
 from fipop.guest.helm.charts import Role
 from fipop.guest.reports import ConfigMapReport, PassReport, ReleaseReport
 from fipop.guest.workloads import Readiness
