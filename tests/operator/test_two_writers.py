@@ -29,6 +29,22 @@ async def test_what_another_operator_reserved_and_no_status_names_is_released() 
     assert fleet.held() == {f"default.{X}": A}
 
 
+async def test_what_another_operator_reserved_in_another_range_moves_nobody() -> None:
+    fleet = Fleet()
+    fleet.add_range("other", "10.0.0.16-10.0.0.18", skipEndIPs=False, clusterSelector={"matchLabels": {}})
+    fleet.add_guest(A)
+    await fleet.start()
+    fleet.ask(A, range_name="")
+    await fleet.settle()
+    assert fleet.addresses(A) == ["10.0.0.16"]
+    fleet.add_range("pool")
+    fleet.change_range("other", iprange="10.0.0.17-10.0.0.18")
+    fleet.reserve(X, A)
+    await fleet.pass_time(90)
+    assert fleet.addresses(A) == ["10.0.0.16"]
+    assert fleet.held() == {"default.10.0.0.16": A}
+
+
 async def test_a_reservation_is_released_as_soon_as_its_floating_ip_has_moved() -> None:
     fleet = await build_fleet()
     fleet.ask_for_another(A, Y)

@@ -18,6 +18,7 @@ from fipop.rancher.matching import (
     would_be_chosen,
 )
 from fipop.state.cache import ClusterCache
+from fipop.state.claims import address_of, read_addresses
 
 MOST_NAMED = 3
 """How many ranges that do not serve a guest cluster a message names."""
@@ -70,7 +71,10 @@ def find_range(
             message = f'Range "{floating_ip.range[:253]}" does not exist. Create it, or name another.'
             return Blocker(reason="RangeNotFound", message=message)
         return named
-    earlier = [name for name in (*(each.spec.range for each in held), floating_ip.status.range) if name]
+    status = floating_ip.status
+    has = read_addresses(status.addresses)
+    reserved = sorted(held, key=lambda each: address_of(each) not in has)  # what it has comes first
+    earlier = [name for name in (*(each.spec.range for each in reserved), status.range) if name]
     for name in earlier:
         known = cache.ranges.get("", name)
         if known is not None:
