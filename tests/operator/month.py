@@ -269,11 +269,12 @@ class Month:
         is_served: bool = False,
         imported: bool = False,
         custom: bool = False,
-        objects: Mapping[Key, Json] | None = None,
+        former: str = "",
     ) -> None:
         guest = GuestAtWork(id=guest_id, chance=Random(self.chance.random()), oracle=self.oracle)
         self.fleet.guests[guest_id] = guest
-        for key, each in (objects or {}).items():
+        objects = dict(self.fleet.guests[former].objects) if former else {}
+        for key, each in objects.items():
             guest.put(key, each)
         guest.listeners.append(partial(self.oracle.take_guest_commit, guest))
         self.fleet.add_guest(
@@ -285,8 +286,8 @@ class Month:
             custom=custom,
             labels=self.chance.choice(LABELS),
         )
-        if objects:
-            self.oracle.note_joined(guest)
+        if former:
+            self.oracle.note_joined(guest, former)
 
     def _rebuild(self) -> None:
         """Take a guest cluster out of Rancher; build it again under its name, here or in another workspace.
@@ -301,7 +302,6 @@ class Month:
         )
         machines = found["spec"].get("rkeConfig")
         imported, custom = machines is None, machines == {"machinePools": []}
-        objects = dict(self.fleet.guests[guest_id].objects)
         self.oracle.note_left(guest_id, lives_on=imported or custom)
         self.fleet.remove_guest(guest_id, workspace=workspace, named=name)
         self._guest(guest_id).is_gone = True
@@ -315,7 +315,7 @@ class Month:
             is_served=self.chance.random() < 0.5,
             imported=imported if is_again else self.chance.random() < 0.2,
             custom=custom if is_again else False,
-            objects=objects if is_again else {},
+            former=guest_id if is_again else "",
         )
         loop.call_later(self.chance.choice((0.0, 1.0, 10.0, 100.0)), add)
 

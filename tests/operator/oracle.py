@@ -9,9 +9,10 @@ is never assigned, and never written to a guest cluster, while another one uses 
 import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from fipop.api import names
+from fipop.deadlines import LEASE_RENEW_DEADLINE_SECONDS
 from tests.harness.api_in_memory import Commit, Json
 from tests.harness.fleet import CLUSTERS, Fleet, Guest
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change
@@ -28,6 +29,7 @@ IN_FLIGHT_SECONDS = 20.0
 GATE_SECONDS = 60.0
 ONE_VISIT_SECONDS = 15.0
 """Answers of one visit are not further apart."""
+TERM_ENDS_AFTER = timedelta(seconds=LEASE_RENEW_DEADLINE_SECONDS)
 LIVES_ON_SECONDS = 24 * 3600.0
 """An imported or custom guest cluster that left Rancher runs on, and nothing can read it (rule "no guest cluster to
 ask")."""
@@ -148,6 +150,8 @@ class Oracle:
     def take_commit(self, commit: Commit) -> None:
         """Judge a write to the management cluster."""
         plural, _, name = commit.key
+        if plural == "leases":
+            self.note_lease(commit)
         if plural == CLUSTERS and not commit.key[1]:
             before, after = (_connected(each) for each in (commit.before, commit.obj))
             if before != after:
@@ -263,9 +267,22 @@ class Oracle:
         self.guarded.pop(guest_id, None)
         self._carries(guest_id, set())
 
-    def note_joined(self, guest: Guest) -> None:
-        """Note that a guest cluster comes to Rancher that uses addresses already."""
+    def note_joined(self, guest: Guest, former: str) -> None:
+        """Note that a guest cluster comes to Rancher again, with all that it had under its former id."""
+        if former in self.by_hand:
+            self.by_hand.add(guest.id)
         self._carries(guest.id, used_by(guest))
+
+    def note_lease(self, commit: Commit) -> None:
+        """Note that an operator leads from now on: of a former term it knows only what is stored."""
+        operator, spec = OPERATOR.get(), (commit.obj or {}).get("spec", {})
+        before = (commit.before or {}).get("spec", {})
+        if spec.get("holderIdentity") == before.get("holderIdentity"):
+            times = [datetime.fromisoformat(each["renewTime"]) for each in (before, spec)]
+            if times[1] - times[0] < TERM_ENDS_AFTER:
+                return
+        self.began[operator] = _now()
+        self.readings = {key: each for key, each in self.readings.items() if key[0] != operator}
 
     def note_restored(self) -> None:
         """Note that the store is as it was once: what was assigned since, only guest clusters know."""

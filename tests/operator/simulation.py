@@ -245,6 +245,8 @@ class Life:
         OPERATOR.reset(token)
         trouble = Trouble(Random(self.chance.random()), running.link)
         running.link.before, running.link.after = trouble.before, trouble.after
+        if running.link.leases is not None:
+            running.link.leases.listeners.append(self.oracle.note_lease)
         self.trouble[running.name] = trouble
         self.oracle.began[running.name] = asyncio.get_running_loop().time()
 
