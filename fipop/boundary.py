@@ -102,13 +102,11 @@ class HelmProcess(Protocol):
         folder: Path,
         stdin: bytes | None,
         deadline_seconds: float,
-        stdout_bytes: int,
-        file_bytes: int,
     ) -> Finished:
         """Run helm once, in a private folder. It is gone when this returns or raises. Raises OSError without a start.
 
         `guest` tells how to reach the guest cluster that helm works on (its `access.server` is the URL); without
-        one helm fetches charts. Of the output `stdout_bytes` are kept; a file that it writes has at most `file_bytes`.
+        one helm fetches charts.
         """
 
 

@@ -36,12 +36,15 @@ GUEST_WRITE_SECONDS = 10.0
 # helm
 HELM_TERMINATION_SECONDS = 3.0
 """How long a program may tidy up after SIGTERM before SIGKILL."""
-HELM_DEADLINE_SECONDS = 120.0
-"""Of one helm process. None of them waits for workloads, so each is done within seconds where all is well."""
-HELM_TURN_SECONDS = 180.0
-"""Of all that helm does in one guest's turn, also for names that are taken and releases that it describes."""
+HELM_DEADLINE_SECONDS = 300.0
+"""Of one helm process. None of them waits for workloads: it makes some 120 requests, each of which a Rancher that is
+busy answers in 1.4 s."""
+HELM_IDLE_SECONDS = 60.0
+"""A helm that asked its guest cluster nothing for so long is ended earlier."""
 FOREIGN_LEASE_SECONDS = 30.0
 """Until a leader that lost touch has stopped its helm."""
+OTHER_HELM_SECONDS = 600.0
+"""How long the helm of anybody else can be alive."""
 
 # Health and end
 LONGEST_WATCH_SECONDS = 60
@@ -65,6 +68,6 @@ assert GUEST_WRITE_SECONDS < LEASE_DURATION_SECONDS - LEASE_RENEW_SECONDS, "else
 assert GUEST_REQUEST_SECONDS < GUEST_SESSION_SECONDS
 assert MIN_QUARANTINE_SECONDS > 60.0 + REQUEST_SECONDS
 assert MIN_QUARANTINE_SECONDS > PERMIT_SECONDS + GUEST_REQUEST_SECONDS
-assert HELM_DEADLINE_SECONDS <= HELM_TURN_SECONDS
+assert HELM_IDLE_SECONDS < HELM_DEADLINE_SECONDS < OTHER_HELM_SECONDS
 assert LONGEST_WATCH_SECONDS + WATCH_GRACE_SECONDS < SILENCE_LIMIT_SECONDS < SILENCE_PROMISE_SECONDS
 assert HELM_TERMINATION_SECONDS < STOP_SECONDS < POD_GRACE_SECONDS

@@ -19,7 +19,7 @@ __all__ = ["Answer", "Key", "Object", "ObjectApi", "SimulatedGuest", "Target", "
 
 GUEST_KINDS = frozenset(
     {
-        *("configmaps", "daemonsets", "deployments", "endpoints", "namespaces", "nodes"),
+        *("configmaps", "daemonsets", "deployments", "endpoints", "events", "namespaces", "nodes"),
         *("pods", "secrets", "services"),
     }
 )

@@ -141,6 +141,9 @@ async def open_stack(
         await player.create_harvester()
         chosen = {
             "kubevipGuestInstall": "disabled",
+            # Guest clusters that are new are installed at once, and not in turn.
+            "kubevipRolloutCanaries": "100%",
+            "kubevipRolloutMaxConcurrency": "100%",
             "metricsPort": str(fleet.ports.reserve()),
             **(settings or {}),
         }

@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlencode, urlsplit
@@ -129,6 +130,7 @@ class Release:
             for each in self.guest.must("GET", path)["items"]:
                 if each["metadata"]["annotations"].get("meta.helm.sh/release-name") == self.name:
                     self.guest.must("DELETE", f"{path}/{each['metadata']['name']}")
+        self.guest.ask("DELETE", f"/api/v1/namespaces/{self.namespace}/pods/{self.name}")
         for each in self.records():
             self.guest.must("DELETE", f"{self._secrets}/{each['metadata']['name']}")
 
@@ -168,6 +170,22 @@ class Release:
         made = self.guest.must("PATCH", item, body) if is_there else self.guest.must("POST", path, body)
         status = {"observedGeneration": made["metadata"]["generation"], **counts}
         self.guest.must("PATCH", f"{item}/status", {"status": status})  # as the controller does
+        self._run_pod(is_ready=bool(ready))
+
+    def _run_pod(self, *, is_ready: bool) -> None:
+        """Have a pod as the controller makes it: it has been ready since now, or is not."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        labels = {"app.kubernetes.io/instance": self.name}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.name, "namespace": self.namespace, "labels": labels},
+        }
+        self.guest.ask("DELETE", f"{path}/{self.name}")
+        self.guest.must("POST", path, body)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": str(is_ready), "lastTransitionTime": now}
+        self.guest.must("PATCH", f"{path}/{self.name}/status", {"status": {"conditions": [ready]}})
 
 
 def fail(message: str) -> NoReturn:

@@ -24,6 +24,7 @@ PYTEST = "pytest --numprocesses=5 --dist=loadgroup --no-loadscope-reorder --max-
 SLOW = f"{PYTEST} -m 'slow and not hypothesis' --durations=15 --override-ini=faulthandler_timeout=1830"
 FRESH = f"{PYTEST} -m hypothesis --hypothesis-profile=fresh --override-ini=faulthandler_timeout=3630"
 ROLLOUTS = "pytest tests/api/test_rollout_fleet.py"
+SCHEDULES = "pytest tests/operator/test_rollout_schedules.py"
 API = f"{PYTEST} -m 'not slow' tests/api"
 
 
@@ -97,6 +98,12 @@ PARTS = (
         night="python -m tests.faults.services --every 2 --start SEED",
         long="python -m tests.faults.services",
         ci="python -m tests.faults.services --every 16",
+    ),
+    Part(
+        name="rollout-schedules",
+        what="the rules of rollouts over random schedules",
+        night=f"FIPOP_ROLLOUT_SCHEDULES=330 {SCHEDULES}",
+        long=f"FIPOP_ROLLOUT_SCHEDULES=2000 {SCHEDULES}",
     ),
     Part(
         name="rollouts",

@@ -45,7 +45,6 @@ DEFAULT_QUARANTINE_SECONDS = 600
 OPERATOR_NAMESPACE = "kube-fip"
 SETTINGS_CONFIG_MAP = "kube-fip-config"
 ROLLOUT_CONFIG_MAP = "fipop-rollout"
-TARGET_CONFIG_MAPS = ("fipop-target-1", "fipop-target-2")
 PREDECESSOR_DEPLOYMENT = "kube-fip-operator"
 LEASE_NAME = "fipop-operator"
 

@@ -21,7 +21,7 @@ from fipop.cli.reading import (
     wait_until,
 )
 from fipop.errors import StartError
-from fipop.guest.helm.runner import find_helm
+from fipop.guest.helm.command import find_helm
 from fipop.report.addresses import find_namespaces
 from fipop.report.findings import Finding, Section, Severity, judge
 from fipop.report.fleet import report_floating_ips, report_guests

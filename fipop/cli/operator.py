@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,8 +22,8 @@ from fipop.boundary import SystemClock
 from fipop.cli.logs import configure_logging, set_log_level
 from fipop.cli.process import run_until_asked, spare_collections
 from fipop.errors import FipopError
-from fipop.guest.helm.guest_process import LocalHelm
-from fipop.guest.helm.runner import find_helm
+from fipop.guest.helm.command import find_helm
+from fipop.guest.helm.process import LocalHelm
 from fipop.jsons import JsonView
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.guests import GuestServers
@@ -119,6 +120,8 @@ def operator(
             version=importlib.metadata.version("fipop"),
             update_crds=not no_crd_update,
             leader_election=not no_leader_election,
+            # In its pod a process that is started again has the same number.
+            work_folder=Path(tempfile.gettempdir(), f"fipop-{os.getpid()}"),
             **others,
         )
         asyncio.run(_run(options, kubeconfig, helm))

@@ -20,15 +20,14 @@ from fipop.cli.reading import (
     wait_option,
     wait_until,
 )
-from fipop.operator.rollout.progress import Phase, RolloutState
+from fipop.operator.rollout.controller import describe_change
+from fipop.operator.rollout.plan import Rollout
 from fipop.report.fleet import FloatingIPReport
 from fipop.report.ranges import RANGE_COLUMNS, RangeReport, range_row
 from fipop.report.rendering import Output, age, bar, table
 from fipop.report.status import Counts, StatusReport, report_status
 from fipop.texts import clean
 
-_NAMED = 5
-"""The number of guest clusters of a wave that are named."""
 _HEADER = ("RANGE", "SPACE", "FULL", "", "USED", "QUARANTINED", "FREE", "TOTAL", "FULL IN", "STATE")
 _WIDE_HEADER = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", "REASON", "AGE")
 
@@ -115,20 +114,12 @@ def _problems(reading: Reading, found: StatusReport) -> Iterator[str]:
             yield f"  -> {clean(each.advice)}"
 
 
-def _rollout(found: StatusReport, state: RolloutState) -> str:
-    paused = ", paused" if found.snapshot.installation.rollout_paused else ""
-    parts = [f"target {clean(state.target)}", f"{state.phase.value}{paused}"]
-    if state.phase is not Phase.COMPLETED:
-        told, remaining = (
-            [f"{guest} {step}" for guest, step in found.name_wave().items()],
-            found.count_remaining(),
-        )
-        more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-        guests = f" ({clean(', '.join(told[:_NAMED]))}{more})" if told else ""
-        parts += [f"wave {state.wave} with {state.size} guest clusters{guests}"]
-        parts += [f"{remaining} guest clusters remain"] if remaining is not None else []
-        parts += [f"stable {clean(state.stable)}" if state.stable else "no stable target yet"]
-    return ", ".join(parts)
+def _rollout(found: StatusReport, rollout: Rollout) -> str:
+    installation = found.snapshot.installation
+    paused = ", paused" if installation.rollout_paused else ""
+    guests = [f"{number} {standing}" for standing, number in installation.rollout_guests.items() if number]
+    target = f"target {rollout.target.name} ({describe_change(rollout)})"
+    return ", ".join([clean(target), f"{rollout.phase.value}{paused}", *map(clean, guests)])
 
 
 def _operator(found: StatusReport) -> str:

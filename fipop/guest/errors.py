@@ -20,14 +20,12 @@ def explain_refusal(error: FipopError, *, workspace: str, cluster_name: str) -> 
     )
 
 
-class PassTimeoutError(GuestError):
-    """The pass over a guest was broken off at its deadline."""
+class VisitTimeoutError(GuestError):
+    """A session with a guest cluster was ended at its deadline."""
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds
-        super().__init__(
-            f"the reconciliation of the guest cluster was stopped at its deadline of {seconds:.0f} s"
-        )
+        super().__init__(f"the visit of the guest cluster was stopped at its deadline of {seconds:.0f} s")
 
 
 class HelmFailure(StrEnum):
@@ -37,10 +35,11 @@ class HelmFailure(StrEnum):
     TIMED_OUT = "it took longer than its deadline"
     KILLED = "it was killed"
     FILES = "it could not write its files. Check whether the disk is full or read-only"
+    CUT = "the connection to the guest cluster was cut. fipop tries again"
     UNREACHABLE = "the cluster or the chart's source did not answer"
     UNAUTHORIZED = "the credential is not accepted"
     FORBIDDEN = "the credential does not have the right to do that"
-    DENIED = "an admission webhook or policy of the cluster refused it"
+    DENIED = "an admission webhook or policy of the cluster refused it, or its namespace is being deleted"
     REFUSED = "fipop refused the answer of the cluster"
     TOO_MUCH = "it wrote more output than fipop reads"
     CHART_NOT_FOUND = "there is no such chart or version"
@@ -49,21 +48,24 @@ class HelmFailure(StrEnum):
     INVALID = "the cluster refused an object of the chart"
     NAME_TAKEN = "an object of that name belongs to something else"
     IN_PROGRESS = "another operation on the release is under way"
-    NAMESPACE_TERMINATING = "the namespace is being deleted"
     UNKNOWN = "its output names no known cause"
 
 
 class HelmError(GuestError):
     """A helm process failed. Its output is classified and never shown.
 
-    `cause` is a clause of fipop about refused requests; "" if none was refused.
+    `cause` is a clause of fipop about a refused request or object; "" if none was refused. `quote` is helm's last line,
+    of a run without a guest cluster.
     """
 
-    def __init__(self, *, action: str, subject: str, failure: HelmFailure, cause: str = "") -> None:
+    def __init__(
+        self, *, action: str, subject: str, failure: HelmFailure, cause: str = "", quote: str = ""
+    ) -> None:
         self.action = action
         self.subject = subject
         self.failure = failure
         self.cause = cause
+        self.quote = quote
         super().__init__(
             f"helm {action} of {subject} failed: {failure.value}" + (f": {cause}" if cause else "")
         )
@@ -99,24 +101,6 @@ class InstallBlockedError(GuestError):
     condition: str
 
 
-class ForeignReleaseError(InstallBlockedError):
-    """A release has the labels of fipop in a foreign namespace: nothing is installed beside it.
-
-    Without a name: not all releases in foreign namespaces can be read, so that one can have them.
-    """
-
-    condition = "ForeignRelease"
-
-    def __init__(self, *, namespace: str = "", name: str = "") -> None:
-        super().__init__(
-            f"release {namespace}/{name} has the labels of fipop in a namespace that fipop does not use. Delete it, "
-            f"or add {namespace} to kubevipReleaseNamespaces if fipop installed it"
-            if name
-            else "namespaces that fipop does not use have more records of releases than it reads. Delete Secrets with "
-            "the label owner=helm there"
-        )
-
-
 class ReleaseTakenError(InstallBlockedError):
     """A foreign release has the configured name; it is left alone."""
 
@@ -129,4 +113,16 @@ class ReleaseTakenError(InstallBlockedError):
         super().__init__(
             f"release {namespace}/{name} is not the {role} of fipop or of kube-fip-operator. Remove it, or "
             "choose another name or namespace for the release of fipop"
+        )
+
+
+class OthersError(InstallBlockedError):
+    """Other workloads already do what a release would: nothing is installed beside them."""
+
+    condition = "OthersRun"
+
+    def __init__(self, *, role: str, others: tuple[str, ...]) -> None:
+        named = ", ".join(others)
+        super().__init__(
+            f"{named} already runs what {role} would run. Remove it, or leave this guest cluster opted out"
         )

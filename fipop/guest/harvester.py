@@ -1,57 +1,49 @@
-"""Harvester's own kube-vip in a guest, which must stand still once ours runs: they fight for one Lease and port.
+"""Harvester's own kube-vip in a guest cluster, which must stop while fipop's runs: they compete for a Lease and a port.
 
-It is parked by a node selector that no node has, never deleted: RKE2's chart would bring it back.
+It is parked by a node selector that no node has, never deleted: the chart of RKE2 would bring it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
-from fipop.guest.workloads import DAEMON_SET, Workload
+from fipop.guest.helm.charts import Role
+from fipop.guest.releases import Release, Status
+from fipop.guest.workloads import HARVESTER_RELEASE, PARKED_LABEL, Workload
 from fipop.jsons import Json
 
-PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
-"""As kube-fip-operator does: a guest that it has parked is parked."""
 
-_NAME = "kube-vip"
-
-
-def find_harvester(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
-    """Give the DaemonSets by which Harvester's cloud provider runs kube-vip."""
-    return tuple(
-        workload
-        for workload in workloads
-        if workload.kind == DAEMON_SET
-        and workload.release is not None
-        and workload.release[1] == HARVESTER_RELEASE
-        and (workload.name == _NAME or Role.KUBE_VIP in workload.roles)
-    )
+def find_harvester(daemon_sets: Iterable[Workload]) -> tuple[Workload, ...]:
+    """Return the DaemonSets by which Harvester's cloud provider runs kube-vip."""
+    return tuple(each for each in daemon_sets if each.release == HARVESTER_RELEASE and each.runs_kube_vip)
 
 
-def is_parked(workload: Workload) -> bool:
-    """Whether the DaemonSet has the node selector that parks it."""
-    return (PARKED_LABEL, "true") in workload.node_selector
+def is_back(daemon_sets: Iterable[Workload]) -> bool:
+    """Whether Harvester's kube-vip can run again, so that fipop's can go; also if there is none."""
+    return all(each.observed and not each.is_parked for each in find_harvester(daemon_sets))
 
 
-def needs_parking(harvester: Workload, ours: Iterable[Workload], *, deployed: bool) -> bool:
-    """Whether Harvester's DaemonSet is to be parked now: ours is deployed and wants at least one node, not before."""
-    takes_over = deployed and any(one.observed and one.wanted > 0 for one in ours if one.kind == DAEMON_SET)
-    return takes_over and not is_parked(harvester)
+def should_park(kube_vip: Release, *, removes: bool) -> bool | None:
+    """Whether Harvester's has to be parked (True), or has to run (False); None if it stays as it is.
+
+    fipop's takes over once it is deployed and its DaemonSet wants a node. Harvester's runs again before fipop's is
+    removed, and if somebody removed that, unless another kube-vip runs instead.
+    """
+    if removes or (kube_vip.status is Status.ABSENT and not kube_vip.beside):
+        return False
+    takes_over = any(each.observed and each.wanted > 0 for each in kube_vip.workloads)
+    return True if kube_vip.status is Status.DEPLOYED and takes_over else None
 
 
-def build_parking_patch(harvester: Workload) -> Json:
-    """Give the merge patch that parks it; 409 when it changed since it was read."""
-    return _build_patch(harvester, "true")
+def is_taken_by_harvester(release: Release, around: Iterable[Workload]) -> bool:
+    """Whether Harvester's own controller takes the Services that a release of the cloud provider should serve."""
+    takes = any(each.takes_services for each in around) and release.role is Role.CLOUD_PROVIDER
+    return takes and not any(each.serves_class for each in release.workloads)
 
 
-def build_unparking_patch(harvester: Workload) -> Json:
-    """Give the merge patch that gives it its pods back."""
-    return _build_patch(harvester, None)
-
-
-def _build_patch(harvester: Workload, value: str | None) -> Json:
+def build_patch(harvester: Workload, *, park: bool) -> Json:
+    """Return the merge patch that parks a DaemonSet, or gives it its pods back; 409 if it changed since."""
     return {
         "metadata": {"resourceVersion": harvester.resource_version},
-        "spec": {"template": {"spec": {"nodeSelector": {PARKED_LABEL: value}}}},
+        "spec": {"template": {"spec": {"nodeSelector": {PARKED_LABEL: "true" if park else None}}}},
     }

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from fipop.errors import GuestError
-from fipop.guest.configmap.plan import read_applied
+from fipop.guest.config_map import read_applied
 from fipop.ipam.addresses import Address
 from fipop.ipam.pool import Part, count_parts, parse_leniently
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.texts import is_object_name
 
 ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
+PROVIDER_FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+"""What fipop's cloud provider puts on the Services that it serves."""
 
 CONFIG_MAP, SERVICE, NODE, ENDPOINTS = "ConfigMap", "Service", "Node", "Endpoints"
 
@@ -136,6 +138,8 @@ def parse_service(service: Json) -> Json | None:
         return kept | {"spec": {"externalIPs": external}} if external else None
     asked = as_mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
     kept["metadata"]["annotations"] = {ANNOTATION_LOAD_BALANCER_IPS: asked}
+    if PROVIDER_FINALIZER in as_list(metadata.get("finalizers")):
+        kept["metadata"]["finalizers"] = [PROVIDER_FINALIZER]
     ingress = as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress")
     return kept | {
         "spec": {"loadBalancerIP": spec.get("loadBalancerIP"), "externalIPs": external},
@@ -145,6 +149,11 @@ def parse_service(service: Json) -> Json | None:
             }
         },
     }
+
+
+def count_finalizers(services: Iterable[Json]) -> int:
+    """Count the Services that wait for the cloud provider before they can be deleted."""
+    return sum("finalizers" in each["metadata"] for each in services)
 
 
 def _service_texts(service: Json) -> Iterator[str]:

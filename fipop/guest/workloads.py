@@ -1,32 +1,29 @@
-"""A guest's DaemonSets and Deployments as values: which release they belong to, and whether they run."""
+"""A guest cluster's DaemonSets and Deployments as values: their release, what they do, and whether they run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from datetime import datetime
 
-from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
+from fipop.api.codec import parse_time
+from fipop.api.names import GUEST_CONFIG_MAP
 from fipop.jsons import Json, JsonView, as_list, as_mapping
 from fipop.texts import LONGEST_WORD, clean, is_namespace, is_release_name
 
-ANNOTATION_RELEASE_NAME = "meta.helm.sh/release-name"
-ANNOTATION_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
+"""A node selector that no node has, as kube-fip-operator sets it: a guest cluster that it parked is parked."""
+HARVESTER_RELEASE = "harvester-cloud-provider"
+"""The release by which RKE2 installs Harvester's cloud provider, with a kube-vip of its own."""
 
-DAEMON_SET = "DaemonSet"
-DEPLOYMENT = "Deployment"
-
-_TOLD = 5
-"""Of so many workloads a message tells."""
+_SYSTEM_NAMESPACE = "kube-system"
+_NAMED = 5
+"""The most workloads that a message names."""
 _MOST_PODS = 1_000_000
-_MOST_LABELS, _MOST_CONTAINERS = 64, 64
-_LONGEST_NAME, _LONGEST_IMAGE = 253, 1024
-
-_IMAGES = {
-    "kube-vip": Role.KUBE_VIP,
-    "kube-vip-iptables": Role.KUBE_VIP,
-    "kube-vip-cloud-provider": Role.CLOUD_PROVIDER,
-}
+_MOST_CONTAINERS, _MOST_ENTRIES = 64, 256
+_LONGEST_NAME = 253
+_KUBE_VIP, _PROVIDER, _FIPOP = ("kube-vip", "kube-vip-iptables"), "kube-vip-cloud-provider", "fipop"
+_SERVICE_CONTROLLERS = frozenset({"*", "service", "service-lb-controller"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,135 +34,154 @@ class Workload:
     namespace: str
     name: str
     resource_version: str
-    release: tuple[str, str] | None
+    release: str
+    """The name of its helm release in the same namespace; "" if it has none."""
     wanted: int
     ready: int
     observed: bool
-    roles: frozenset[Role]
-    node_selector: tuple[tuple[str, str], ...] = ()
+    runs_kube_vip: bool = False
+    announces_services: bool = False
+    """Whether it runs kube-vip for Services, not for the control plane alone."""
+    is_parked: bool = False
+    reads: str = ""
+    """The namespace whose ConfigMap `kubevip` it reads as a cloud provider; "" if it is none."""
+    serves_class: bool = False
+    """Whether that cloud provider serves the Services of a class alone."""
+    takes_services: bool = False
+    """Whether it is Harvester's cloud provider with its Service controller on, which takes every Service."""
 
     @property
     def is_ready(self) -> bool:
         """Whether it wants pods and all of them are ready."""
         return self.observed and 0 < self.wanted <= self.ready
 
+    @property
+    def is_around(self) -> bool:
+        """Whether it matters to fipop's cloud provider, be it another one."""
+        return bool(self.reads) or self.takes_services
+
     def __str__(self) -> str:
-        if not self.observed:
-            return f"{self.kind} {self.namespace}/{self.name} is not observed by its controller yet"
-        if self.wanted == 0:
-            hint = "no node matches its node selector, affinity and tolerations"
-            reason = hint if self.kind == DAEMON_SET else "it is scaled to 0"
-            return f"{self.kind} {self.namespace}/{self.name} has no pods: {reason}"
-        return f"{self.kind} {self.namespace}/{self.name} has {self.ready} of {self.wanted} pods ready"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
-    """Whether what a release runs is ready, and the sentence that says so."""
-
-    ready: bool
-    message: str
+        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 def parse_daemon_set(item: Json) -> Workload:
     """Read a DaemonSet."""
     status = as_mapping(item.get("status"))
-    wanted = _count(status, "desiredNumberScheduled")
     ready = min(_count(status, "numberReady"), _count(status, "updatedNumberScheduled"))
-    return _parse(DAEMON_SET, item, wanted=wanted, ready=ready)
+    return _parse("DaemonSet", item, wanted=_count(status, "desiredNumberScheduled"), ready=ready)
 
 
 def parse_deployment(item: Json) -> Workload:
     """Read a Deployment."""
     status = as_mapping(item.get("status"))
-    wanted = _count({"replicas": 1, **as_mapping(item.get("spec"))}, "replicas")
     updated = _count(status, "updatedReplicas")
-    # Ready ones may be of the revision before, which run until those of the new one are ready.
+    # Ready ones can be of the revision before, which run until those of the new one are ready.
     outdated = max(_count(status, "replicas") - updated, 0)
     ready = max(min(_count(status, "readyReplicas") - outdated, updated), 0)
-    return _parse(DEPLOYMENT, item, wanted=wanted, ready=ready)
+    wanted = _count({"replicas": 1, **as_mapping(item.get("spec"))}, "replicas")
+    return _parse("Deployment", item, wanted=wanted, ready=ready)
 
 
-def parse_restarts(pod: Json) -> tuple[str, int]:
-    """Give the uid of a pod, and how often its containers restarted."""
-    statuses = as_mapping(pod.get("status")).get("containerStatuses")
-    counts = [
-        _count(each, "restartCount")
-        for each in as_list(statuses)[:_MOST_CONTAINERS]
-        if isinstance(each, dict)
-    ]
-    return clean(as_mapping(pod.get("metadata")).get("uid"), LONGEST_WORD), sum(counts)
+def parse_ready_since(pod: Json) -> datetime | None:
+    """Return since when a pod has been ready without a restart, by the guest cluster's own clock; None if it is not.
+
+    The charts have no probes: a pod that crashes again and again is ready in between, but never for long.
+    """
+    for each in as_list(as_mapping(pod.get("status")).get("conditions")):
+        condition = as_mapping(each)
+        if condition.get("type") == "Ready" and condition.get("status") == "True":
+            return parse_time(condition.get("lastTransitionTime"))
+    return None
 
 
-def of_release(workloads: Iterable[Workload], release: tuple[str, str]) -> tuple[Workload, ...]:
-    """Give the workloads that belong to a release (namespace, name)."""
-    return tuple(workload for workload in workloads if workload.release == release)
-
-
-def running_releases(workloads: Iterable[Workload], role: Role) -> tuple[tuple[str, str], ...]:
-    """Give the releases whose workloads run the role's program, Harvester's left out."""
-    found = {
-        workload.release
-        for workload in workloads
-        if workload.release is not None
-        and role in workload.roles
-        and workload.release[1] != HARVESTER_RELEASE
-    }
-    return tuple(sorted(found))
-
-
-def judge_readiness(workloads: Iterable[Workload]) -> Readiness:
-    """Sum up a release's workloads: ready when each of them is, and there is one."""
+def describe(workloads: Iterable[Workload]) -> str:
+    """Return a clause about what does not run; "" if all of it does, and there is any."""
     mine = tuple(workloads)
     if not mine:
-        return Readiness(ready=False, message="the release has no workload in this guest cluster")
-    unready = [workload for workload in mine if not workload.is_ready]
-    told = unready or list(mine)
-    message = "; ".join(map(str, told[:_TOLD]))
-    if len(told) > _TOLD:
-        message += f"; and {len(told) - _TOLD} more"
-    return Readiness(ready=not unready, message=message)
+        return "the release has no workload in this guest cluster"
+    unready = [_describe(each) for each in mine if not each.is_ready]
+    more = [f"and {len(unready) - _NAMED} more"] if len(unready) > _NAMED else []
+    return "; ".join(unready[:_NAMED] + more)
+
+
+def _describe(workload: Workload) -> str:
+    if not workload.observed:
+        return f"{workload} is not observed by its controller yet"
+    if workload.wanted == 0:
+        hint = "no node matches its node selector, affinity and tolerations"
+        return f"{workload} has no pods: {hint if workload.kind == 'DaemonSet' else 'it is scaled to 0'}"
+    return f"{workload} has {workload.ready} of {workload.wanted} pods ready"
 
 
 def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
     metadata = as_mapping(item.get("metadata"))
     annotations = as_mapping(metadata.get("annotations"))
-    name, namespace = annotations.get(ANNOTATION_RELEASE_NAME), annotations.get(ANNOTATION_RELEASE_NAMESPACE)
+    namespace, release = metadata.get("namespace"), annotations.get("meta.helm.sh/release-name")
+    # Whoever can create workloads in one namespace can annotate them with a release of another.
+    is_here = annotations.get("meta.helm.sh/release-namespace") in (namespace, None)
     pod = as_mapping(as_mapping(as_mapping(item.get("spec")).get("template")).get("spec"))
-    place = metadata.get("namespace")
-    # Whoever may create workloads in one namespace may annotate them with a release of another.
-    is_here = namespace in (place, None) and is_namespace(place) and is_release_name(name)
+    containers = [as_mapping(each) for each in as_list(pod.get("containers"))[:_MOST_CONTAINERS]]
+    kube_vips = [each for each in containers if _program(each) in _KUBE_VIP]
+    providers = [each for each in containers if _is_provider(each)]
+    name = clean(metadata.get("name"), _LONGEST_NAME)
+    is_harvester = (namespace, name) == (_SYSTEM_NAMESPACE, HARVESTER_RELEASE) and kind == "Deployment"
     return Workload(
         kind=kind,
-        namespace=clean(metadata.get("namespace"), LONGEST_WORD),
-        name=clean(metadata.get("name"), _LONGEST_NAME),
+        namespace=str(namespace) if is_namespace(namespace) else "",
+        name=name,
         resource_version=clean(metadata.get("resourceVersion"), LONGEST_WORD),
-        release=(str(place), str(name)) if is_here else None,
+        release=str(release) if is_here and is_release_name(release) else "",
         wanted=wanted,
         ready=ready,
         observed=_count(as_mapping(item.get("status")), "observedGeneration")
         >= _count(metadata, "generation"),
-        roles=_roles(pod),
-        node_selector=tuple(sorted(_node_selector(pod))),
+        runs_kube_vip=bool(kube_vips),
+        announces_services=any(_read_env(each, "svc_enable").lower() == "true" for each in kube_vips),
+        is_parked=as_mapping(pod.get("nodeSelector")).get(PARKED_LABEL) == "true",
+        reads=next(filter(None, map(_find_config_map, providers)), ""),
+        serves_class=any(
+            _read_env(each, "KUBEVIP_ENABLE_LOADBALANCERCLASS").lower() == "true" for each in providers
+        ),
+        takes_services=is_harvester and any(map(_has_service_controller, containers)),
     )
 
 
-def _node_selector(pod: JsonView) -> Iterator[tuple[str, str]]:
-    for label, value in islice(as_mapping(pod.get("nodeSelector")).items(), _MOST_LABELS):
-        if isinstance(value, str):
-            yield clean(label, _LONGEST_NAME), clean(value, LONGEST_WORD)
+def _is_provider(container: JsonView) -> bool:
+    is_fipop = _program(container) == _FIPOP and "cloud-provider" in _arguments(container)
+    return is_fipop or _program(container) == _PROVIDER
 
 
-def _roles(pod: JsonView) -> frozenset[Role]:
-    containers = pod.get("containers")
-    images = [
-        clean(container.get("image"), _LONGEST_IMAGE)
-        for container in as_list(containers)[:_MOST_CONTAINERS]
-        if isinstance(container, dict)
-    ]
+def _find_config_map(container: JsonView) -> str:
+    """Return the namespace of the ConfigMap `kubevip` that a cloud provider reads; "" if it reads another one."""
+    name = _read_env(container, "KUBEVIP_CONFIG_MAP") or GUEST_CONFIG_MAP
+    namespace = _read_env(container, "KUBEVIP_NAMESPACE") or _SYSTEM_NAMESPACE
+    return namespace if name == GUEST_CONFIG_MAP else ""
+
+
+def _has_service_controller(container: JsonView) -> bool:
+    named = [each.partition("=")[2] for each in _arguments(container) if each.startswith("--controllers=")]
+    return not named or bool(_SERVICE_CONTROLLERS.intersection(named[-1].split(",")))
+
+
+def _arguments(container: JsonView) -> list[str]:
+    found = as_list(container.get("command")) + as_list(container.get("args"))
+    return [each for each in found[:_MOST_ENTRIES] if isinstance(each, str)]
+
+
+def _read_env(container: JsonView, name: str) -> str:
+    return next((value for each, value in _environment(container) if each == name), "")
+
+
+def _environment(container: JsonView) -> Iterator[tuple[str, str]]:
+    for each in as_list(container.get("env"))[:_MOST_ENTRIES]:
+        entry = as_mapping(each)
+        yield clean(entry.get("name"), LONGEST_WORD), clean(entry.get("value"), LONGEST_WORD)
+
+
+def _program(container: JsonView) -> str:
     # registry:port/path/name:tag@digest -> name
-    programs = [image.partition("@")[0].rpartition("/")[2].partition(":")[0] for image in images]
-    return frozenset(_IMAGES[program] for program in programs if program in _IMAGES)
+    image = clean(container.get("image"))
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
 def _count(holder: JsonView, name: str) -> int:

@@ -7,7 +7,7 @@ import contextlib
 import copy
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,6 +40,8 @@ TOO_MUCH = ("TooLarge", "TooManyPages")
 """The reasons of an UnavailableError if an answer or a list exceeds the limits of the client."""
 TIMEOUT = "Timeout"
 """The reason if a request was not answered in its time."""
+CUT = "ConnectionCut"
+"""The reason if the connection ended without an answer."""
 NAMESPACE_TERMINATING = "NamespaceTerminating"
 """The reason of an ApiError if nothing can be created in a namespace any more: it is being deleted."""
 
@@ -111,7 +113,8 @@ class KubeClient:
 
     No method retries: that is the work queue's job. A request with all pages of a list takes at most `timeout_seconds`,
     an answer has at most `answer_bytes`, and a list `pages` pages of `page_items` objects. After an UnavailableError a
-    write can have been committed: read the object first.
+    write can have been committed: read the object first. `admit` is awaited before each request, whose own time begins
+    only then.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class KubeClient:
         page_items: int = PAGE_ITEMS,
         pages: int = MOST_PAGES,
         on_request: Callable[[RequestRecord], None] | None = None,
+        admit: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._server = server
         self._timeout_seconds = timeout_seconds
@@ -130,6 +134,7 @@ class KubeClient:
         self._page_items = page_items
         self._pages = pages
         self._on_request = on_request
+        self._admit = admit
         self._may_write: Callable[[], bool] = lambda: True
         self._clock: dict[str, float] = {}
 
@@ -210,16 +215,19 @@ class KubeClient:
         accept = METADATA.format("List") if options.get("metadata_only") else JSON
         seconds, namespace = options.get("timeout_seconds") or self._timeout_seconds, options.get("namespace")
         items: list[Any] = []
-        async with _deadline(f"list {resource.kind}", seconds):
-            for _ in range(self._pages):
-                call = _build("list", resource, namespace, query=query, accept=accept)
-                page = await self._ask(call, seconds)
-                with _readable(call, HTTPStatus.OK):
-                    found = [_object(item) for item in _items(page["items"])]
-                    items += map(project, found) if project is not None else found
-                    if not page["metadata"].get("continue"):
-                        return Listing(tuple(items), int(page["metadata"]["resourceVersion"]))
-                    query |= {"continue": page["metadata"]["continue"]}
+        for _ in range(self._pages):
+            call = _build("list", resource, namespace, query=query, accept=accept)
+            if self._admit is not None:
+                await self._admit()
+            began = loop_time()
+            page = await self._ask_now(call, seconds)
+            seconds -= loop_time() - began
+            with _readable(call, HTTPStatus.OK):
+                found = [_object(item) for item in _items(page["items"])]
+                items += map(project, found) if project is not None else found
+                if not page["metadata"].get("continue"):
+                    return Listing(tuple(items), int(page["metadata"]["resourceVersion"]))
+                query |= {"continue": page["metadata"]["continue"]}
         raise UnavailableError(f"list {resource.kind}", status=HTTPStatus.OK, reason="TooManyPages")
 
     async def watch(
@@ -300,6 +308,8 @@ class KubeClient:
     async def exchange(self, request: ApiRequest, *, verb: str, seconds: float) -> AsyncIterator[ApiResponse]:
         """Send a request of another program, and return its answer, of any status, until the context ends."""
         call = _Call(what=f"{verb} (helm)", verb=verb, request=request)
+        if self._admit is not None:
+            await self._admit()
         async with self._send(call, seconds) as response:
             yield response
 
@@ -311,7 +321,12 @@ class KubeClient:
         return await self._ask(call, None)
 
     async def _ask(self, call: _Call, timeout_seconds: float | None, *, is_object: bool = True) -> Json:
+        if self._admit is not None:
+            await self._admit()
         seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        return await self._ask_now(call, seconds, is_object=is_object)
+
+    async def _ask_now(self, call: _Call, seconds: float, *, is_object: bool = True) -> Json:
         async with self._send(call, seconds) as response:
             text = await self._read(call, response)
         if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
@@ -484,7 +499,7 @@ def _word(error: BaseException) -> str:
     )
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError):
         return "ConnectionRefused"
-    return next((word for kind, word in words if isinstance(error, kind)), "ConnectionCut")
+    return next((word for kind, word in words if isinstance(error, kind)), CUT)
 
 
 def _reason(text: object) -> str:

@@ -23,8 +23,8 @@ from fipop.kube.server import HttpServer
 ANSWER_BYTES = 2 << 20
 PAGES, PAGE_ITEMS = 20, 200
 """A list of a guest cluster has at most 4,000 objects, of 10 KiB each on average."""
-CONNECTIONS = 32
-"""All guest clusters behind one Rancher share so many connections. It serves some 140 requests a second."""
+CONNECTIONS = 64
+"""All guest clusters behind one Rancher share so many connections, which bounds the answers that are read at once."""
 _MOST_KUBECONFIG = 64 * 1024
 _DEEPEST = 16
 """Levels of a kubeconfig."""

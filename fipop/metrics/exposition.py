@@ -34,9 +34,9 @@ class Metrics:
         self._reconcile = self._histogram(
             "fipop_reconcile_duration_seconds", "Time of one reconciliation.", "kind", WORK_BUCKETS
         )
-        self._pass = self._histogram(
-            "fipop_pass_duration_seconds",
-            "Time of one reconciliation of a guest cluster.",
+        self._visit = self._histogram(
+            "fipop_visit_duration_seconds",
+            "Time of one visit of a guest cluster.",
             "result",
             WORK_BUCKETS,
         )
@@ -67,7 +67,7 @@ class Metrics:
     def count_guest_event(
         self, guest_cluster: str, harvester_cluster: str, event: GuestEvent, success: bool
     ) -> None:
-        """Count one event of a pass over a guest, by the names of its provisioning Cluster and Harvester."""
+        """Count one event of a visit of a guest, by the names of its provisioning Cluster and Harvester."""
         key = EventKey(
             cluster=clean_label(guest_cluster),
             harvester_cluster=clean_label(harvester_cluster),
@@ -90,9 +90,9 @@ class Metrics:
         if not success:
             self._reconcile_errors.labels(kind).inc()
 
-    def observe_pass(self, seconds: float, *, success: bool) -> None:
-        """Note one pass over one guest."""
-        self._pass.labels(result_label(success)).observe(seconds)
+    def observe_visit(self, seconds: float, *, success: bool) -> None:
+        """Note one visit of one guest cluster."""
+        self._visit.labels(result_label(success)).observe(seconds)
 
     def observe_api_request(self, target: str, verb: str, code: int, seconds: float) -> None:
         """Note a request to `management` or a `guest`, by the code of its answer; 0 when none came.

@@ -171,9 +171,8 @@ def _rollout_gauges(fleet: FleetSnapshot) -> Iterator[Metric]:
     )
     if fleet.rollout is None:
         return
-    guests = GaugeMetricFamily(
-        "fipop_rollout_guests", "Guest clusters by their step in the rollout.", labels=("phase",)
-    )
+    about = "Guest clusters that are opted in, by where they stand in the rollout."
+    guests = GaugeMetricFamily("fipop_rollout_guests", about, labels=("phase",))
     for phase, number in sorted(fleet.rollout.guests.items()):
         guests.add_metric((phase,), number)
     yield guests
@@ -188,16 +187,16 @@ def _guest_gauges(guests: Iterable[GuestSample]) -> Iterator[Metric]:
         "fipop_guests", "Guest clusters by the result of the last attempt.", labels=("state",)
     )
     last = GaugeMetricFamily(
-        "fipop_guest_last_pass_timestamp_seconds",
-        "Time of the last complete reconciliation of a guest cluster.",
+        "fipop_guest_last_visit_timestamp_seconds",
+        "Time of the last complete visit of a guest cluster.",
         labels=("guest", "guest_cluster"),
     )
     states: Tally[str] = Tally(reachable=0, unreachable=0, unknown=0)
     for each in guests:
         states["unknown" if each.reachable is None else "reachable" if each.reachable else "unreachable"] += 1
-        if each.last_pass is not None:
+        if each.last_visit is not None:
             labels = clean_label(each.guest.id), clean_label(each.guest.cluster_name)
-            last.add_metric(labels, each.last_pass)
+            last.add_metric(labels, each.last_visit)
     for state, guests_in_it in states.items():
         count.add_metric((state,), guests_in_it)
     yield count

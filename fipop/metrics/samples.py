@@ -35,11 +35,11 @@ class RangeSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestSample:
-    """One guest; `reachable` is None until it was tried, `last_pass` the Unix time of its last whole pass."""
+    """One guest; `reachable` is None until it was tried, `last_visit` the Unix time of its last whole visit."""
 
     guest: Guest
     reachable: bool | None = None
-    last_pass: float | None = None
+    last_visit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

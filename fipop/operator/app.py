@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,12 +18,9 @@ from typing import Any
 from fipop.api import names
 from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watcher, WatchFactory, loop_time
 from fipop.deadlines import LEASE_DURATION_SECONDS
-from fipop.guest.guest_pass import GuestSessions
-from fipop.guest.helm.chart_access import ChartAccessReader
-from fipop.guest.helm.chart_cache import ChartCache
-from fipop.guest.helm.runner import HelmRunner
-from fipop.guest.helm.work_folder import sweep
-from fipop.guest.limits import GuestLimits
+from fipop.guest.clients import GuestClients
+from fipop.guest.helm.chart_store import ChartStore
+from fipop.guest.helm.command import Helm, empty_folder
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
@@ -46,8 +46,8 @@ logger = logging.getLogger(__name__)
 requests = logging.getLogger("fipop.requests")
 
 TRACE = 5
-VISITS_AT_ONCE = 64
-"""How many guest clusters are talked to at once."""
+VISITS_AT_ONCE = 256
+"""As many as 2,000 guest clusters need of which a tenth hangs for the time of one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,8 @@ class OperatorOptions:
     """Whether the cluster's CRDs are updated."""
     leader_election: bool = True
     resync_seconds: float = 300.0
+    work_folder: Path | None = None
+    """The folder for charts and for what a helm needs while it runs, emptied at the start. None: a new one."""
 
 
 def build_operator(
@@ -146,22 +148,19 @@ class Operator:
         self._elector = LeaderElector(self._lease(), random=world.random, clock=world.clock.boottime)
         self._metrics = Metrics(self._snapshot, version=options.version)
         self._serving: asyncio.Task[None] | None = None
-        self._helm = HelmRunner(
-            "helm",
-            concurrency=self._configuration.settings.helm_concurrency,
-            observe=lambda command, success: self._metrics.count_helm_run(command, success=success),
+        self._folder = options.work_folder or Path(tempfile.gettempdir(), f"fipop-{secrets.token_hex(8)}")
+        self._helm = Helm(
             process=world.helm,
+            folder=self._folder,
+            observe=lambda verb, success: self._metrics.count_helm_run(verb, success=success),
         )
-        read_access = ChartAccessReader(client=self._client, namespace=options.namespace).read
-        limits = GuestLimits(
-            helm=self._helm,
-            charts=ChartCache(self._helm, read_access=read_access),
-            slots=asyncio.Semaphore(VISITS_AT_ONCE),
-            observe_request=partial(self._note_request, "guest"),
+        self._charts = ChartStore(helm=self._helm, client=self._client, namespace=options.namespace)
+        self._clients = GuestClients(
             guests=world.guests,
+            rate=lambda: self._configuration.settings.guest_requests_per_second,
+            observe_request=partial(self._note_request, "guest"),
         )
         self._cache = ClusterCache()
-        self._sessions = GuestSessions(limits)
         self._relister = Relister(
             [self._cache.feed(resource) for resource in WATCHED],
             lister=self._client,
@@ -177,8 +176,8 @@ class Operator:
             health = HealthServer(self._health, host=options.health_host, port=options.health_port)
             await health.start()
         try:
-            # Now, not with our first helm: a standby may run none for weeks, and there are kubeconfigs in them.
-            await asyncio.to_thread(sweep)
+            # What a killed process left has kubeconfigs of guest clusters in it, without a credential.
+            await asyncio.to_thread(empty_folder, self._folder)
             async with self._vital_client, self._client:
                 await self._start()
                 await self._work()
@@ -186,7 +185,7 @@ class Operator:
             if self._serving is not None:
                 self._serving.cancel()
                 await asyncio.wait({self._serving})
-            await self._sessions.close()
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
             if health is not None:
                 await health.stop()
 
@@ -232,7 +231,9 @@ class Operator:
             configuration=self._configuration,
             elector=self._elector,
             metrics=self._metrics,
-            sessions=self._sessions,
+            clients=self._clients,
+            helm=self._helm,
+            charts=self._charts,
             queues=build_queues(self._metrics, self._world.random),
             random=self._world.random,
             namespace=self._options.namespace,
@@ -241,7 +242,7 @@ class Operator:
         try:
             await self._manager.run(
                 self._relister.refresh,
-                passes=VISITS_AT_ONCE * 2,
+                visits=VISITS_AT_ONCE,
                 installs=self._configuration.settings.helm_concurrency,
             )
         finally:
@@ -260,7 +261,6 @@ class Operator:
         self._set_log_level(after)
         if self._manager is not None and after != before:
             self._manager.settings_changed(before, after)
-        self._helm.resize(after.helm_concurrency)
         if self._manager is not None:
             self._manager.queues.installs.resize(after.helm_concurrency)
 

@@ -13,8 +13,11 @@ from random import Random
 from typing import Any
 
 from fipop.api import names
+from fipop.boundary import loop_time
 from fipop.deadlines import GUEST_WRITE_SECONDS
-from fipop.guest.guest_pass import GuestSessions
+from fipop.guest.clients import GuestClients
+from fipop.guest.helm.chart_store import ChartStore
+from fipop.guest.helm.command import Helm
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
@@ -28,8 +31,10 @@ from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.status import StatusBuilder
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.discovery import GuestReconciler
-from fipop.operator.guests.passes import PassController
-from fipop.operator.guests.tasks import WritePermits, find_fleet
+from fipop.operator.guests.duties import find_members, has_members
+from fipop.operator.guests.installs import InstallController
+from fipop.operator.guests.permits import WritePermits
+from fipop.operator.guests.visits import VisitController
 from fipop.operator.queues import (
     OBJECT_CONCURRENCY,
     Controller,
@@ -45,7 +50,6 @@ from fipop.operator.queues import (
 )
 from fipop.operator.reporting import EventReporter
 from fipop.operator.rollout.controller import RolloutController
-from fipop.operator.rollout.store import RolloutStore
 from fipop.rancher.matching import Guest
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.store import Change
@@ -71,7 +75,9 @@ class Manager:
         configuration: Configuration,
         elector: LeaderElector,
         metrics: Metrics,
-        sessions: GuestSessions,
+        clients: GuestClients,
+        helm: Helm,
+        charts: ChartStore,
         queues: WorkQueues,
         random: Random,
         namespace: str = names.OPERATOR_NAMESPACE,
@@ -96,13 +102,14 @@ class Manager:
         )
         cache.ledger.reports.changed = self._users_changed
         self.rollout = RolloutController(
-            store=RolloutStore(client=client, namespace=namespace),
-            guests=guests,
-            sessions=sessions,
+            client=client,
+            namespace=namespace,
+            charts=charts,
             configuration=configuration,
             queues=queues,
-            fleet=lambda: find_fleet(guests, configuration.settings),
-            now=lambda: client.server_now().timestamp(),
+            has_members=lambda: has_members(guests, configuration.settings),
+            look=lambda target: find_members(guests, configuration.settings, target),
+            now=loop_time,
         )
 
         self.reservations = ReservationStore(
@@ -132,13 +139,12 @@ class Manager:
             is_gate_open=lambda: self.gate.is_open,
             is_traced=lambda: configuration.settings.trace_ipam_data,
         )
-        self.passes = PassController(
+        self.visits = VisitController(
             guests=guests,
-            sessions=sessions,
+            clients=clients,
             metrics=metrics,
             configuration=configuration,
             permits=WritePermits(
-                cache=cache,
                 reservations=self.reservations,
                 gate=self.gate,
                 leads=lambda: elector.still_leading_for(GUEST_WRITE_SECONDS),
@@ -149,6 +155,17 @@ class Manager:
             quarantine=self.quarantine,
             random=random,
         )
+        self.installs = InstallController(
+            guests=guests,
+            clients=clients,
+            charts=charts,
+            helm=helm,
+            configuration=configuration,
+            rollout=self.rollout,
+            queues=queues,
+            metrics=metrics,
+            gate=self.gate,
+        )
         self.discovery = GuestReconciler(
             guests=guests, events=events, configuration=configuration, learned=self._guest_learned
         )
@@ -157,13 +174,13 @@ class Manager:
             self.discovery,
             self.floating_ips,
             self.quarantine,
-            self.passes,
+            self.visits,
         )
 
-    async def run(self, refresh: Callable[[], Awaitable[None]], *, passes: int, installs: int) -> None:
+    async def run(self, refresh: Callable[[], Awaitable[None]], *, visits: int, installs: int) -> None:
         """List everything (`refresh`), enqueue everything, then work until cancelled.
 
-        Up to `passes` passes go on at once, and up to `installs` that may run helm.
+        Up to `visits` guest clusters are visited at once, and helm runs in up to `installs`.
         """
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -173,13 +190,16 @@ class Manager:
             self.enqueue_all()
             parts = (
                 self.queues.objects.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
-                self.queues.passes.run(self.reconcile, concurrency=passes),
+                self.queues.visits.run(self.reconcile, concurrency=visits),
                 self.queues.installs.run(self.reconcile, concurrency=installs),
                 self._watch_gate(),
                 self.rollout.run(),
             )
             tasks = [asyncio.create_task(part) for part in parts]
-            await asyncio.gather(*tasks)
+            # Not `gather`, which ends with the first that is cancelled: helm would be left alone while it ends.
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
         finally:
             self.end()
             for task in tasks:
@@ -222,9 +242,9 @@ class Manager:
             case Kind.RESERVATION:
                 return await self.quarantine.reconcile(key.name)
             case Kind.VISIT:
-                return await self.passes.visit(key.name)
+                return await self.visits.reconcile(key.name)
             case Kind.INSTALL:
-                return await self.passes.install(key.name)
+                await self.installs.reconcile(key.name)
         return None
 
     def describe_waits(self) -> str:

@@ -21,7 +21,7 @@ def build_snapshot(cache: ClusterCache, manager: Manager | None) -> FleetSnapsho
     """
     snapshot = FleetSnapshot(
         ranges=tuple(_sample_ranges(cache)),
-        queue_depths=dict.fromkeys(("objects", "passes", "installs"), 0),
+        queue_depths=dict.fromkeys(("objects", "visits", "installs"), 0),
     )
     if manager is None:
         return snapshot
@@ -29,13 +29,13 @@ def build_snapshot(cache: ClusterCache, manager: Manager | None) -> FleetSnapsho
     return replace(
         snapshot,
         guests=tuple(_sample_guests(manager)),
-        queue_depths={each.name: each.depth for each in (queues.objects, queues.passes, queues.installs)},
+        queue_depths={each.name: each.depth for each in (queues.objects, queues.visits, queues.installs)},
         floating_ips=_count_floating_ips(cache),
         address_conflicts=sum(bool(find_conflict(each.status)) for each in cache.floating_ips.all()),
         gives_out=manager.gate.is_open,
         install_queue=queues.installs.depth + queues.installs.active,
         rollout=_sample_rollout(manager.rollout),
-        rollout_blocked=bool(manager.rollout.targets.problems),
+        rollout_blocked=manager.rollout.problem is not None,
     )
 
 
@@ -48,10 +48,10 @@ def _count_floating_ips(cache: ClusterCache) -> Mapping[str, int]:
 
 
 def _sample_rollout(rollout: RolloutController) -> RolloutSample | None:
-    state = rollout.state
+    state = rollout.rollout
     if state is None:
         return None
-    return RolloutSample(target=state.target, state=state.phase.value, guests=rollout.count_guests())
+    return RolloutSample(target=state.target.name, state=state.phase.value, guests=rollout.count_guests())
 
 
 def _sample_ranges(cache: ClusterCache) -> Iterator[RangeSample]:
@@ -71,9 +71,9 @@ def _sample_guests(manager: Manager) -> Iterator[GuestSample]:
     for _, state in manager.guests.states():
         if state.guest is None:
             continue
-        observation = None if manager.guests.is_leaving(state.guest.id) else state.observation
+        observation = None if manager.guests.is_leaving(state.guest.id) else state.visits.observation
         yield GuestSample(
             guest=state.guest,
             reachable=observation.reachable if observation is not None else None,
-            last_pass=state.schedule.finished_at,
+            last_visit=state.visits.finished_at,
         )

@@ -200,9 +200,9 @@ def _report_guest(snapshot: ClusterSnapshot, asked: GuestReport) -> GuestAdoptio
     }
     carried = set(asked.addresses())
     releases = {
-        f"{'/'.join(each.release)} ({', '.join(sorted(role.value for role in each.roles))})"
+        f"{each.namespace}/{each.release} ({'kube-vip' if each.runs_kube_vip else 'kube-vip-cloud-provider'})"
         for each in asked.workloads
-        if each.release is not None
+        if each.release
     }
     return GuestAdoption(
         guest=asked.guest,

@@ -15,7 +15,7 @@ from fipop.api import names
 from fipop.api.conditions import ConditionType, Verdict
 from fipop.ipam.addresses import Address, format_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS
-from fipop.operator.rollout.progress import Phase
+from fipop.operator.rollout.plan import Phase
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.addresses import find_having
 from fipop.report.fleet import FloatingIPReport, GuestSummary
@@ -209,10 +209,10 @@ def _judge_options(found: Installation) -> Iterator[Finding]:
 def _judge_rollout(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     rollout = snapshot.installation.rollout
     if rollout is not None and rollout.phase is Phase.STOPPED:
-        message = f"the rollout of target {rollout.target} stopped: {rollout.reason}"
+        message = f"the rollout of target {rollout.target.name} stopped: {rollout.reason}"
         yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, "docs/how-to/update-kube-vip.md")
     if rollout is not None and snapshot.installation.rollout_paused:
-        message = f"the rollout of target {rollout.target} is paused: kubevipRolloutPaused is true"
+        message = f"the rollout of target {rollout.target.name} is paused: kubevipRolloutPaused is true"
         yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "docs/how-to/update-kube-vip.md")
     for each in snapshot.cache.floating_ips.all():
         for one in each.status.conditions:

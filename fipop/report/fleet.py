@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, ReleaseStatus
+from fipop.guest.findings import IN_TRANSIT
 from fipop.report.snapshot import ClusterSnapshot
-from fipop.state.observations import IN_TRANSIT
 
 _NO_STATUS = Condition(
     type=ConditionType.READY,

@@ -5,28 +5,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fipop.api.names import GUEST_CONFIG_MAP, KUBECONFIG_SECRET_SUFFIX
 from fipop.boundary import GuestFactory
 from fipop.errors import FipopError, ForbiddenError
+from fipop.guest.clients import open_guest
 from fipop.guest.errors import explain_refusal
-from fipop.guest.helm.charts import WantedRelease, wanted_releases
+from fipop.guest.findings import Finding, judge_release
+from fipop.guest.harvester import is_taken_by_harvester
 from fipop.guest.in_use import find_in_use
-from fipop.guest.limits import open_guest
-from fipop.guest.observed import ObservedState, read_in_use, read_observed_state
-from fipop.guest.release_memory import ReleaseMemory
-from fipop.guest.release_ownership import build_scope
-from fipop.guest.report_building import sum_up_release
-from fipop.guest.workloads import Workload, judge_readiness, of_release
+from fipop.guest.observe import Observed, observe, read_in_use
+from fipop.guest.plan import Step
+from fipop.guest.releases import Owner, Release, find_places
+from fipop.guest.workloads import Workload
 from fipop.ipam.addresses import Address, format_address
 from fipop.jsons import Json, as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.guests import GuestServers, read_kubeconfig
 from fipop.kube.resources import SECRETS
 from fipop.report.snapshot import ClusterSnapshot, Unread, read_address
-from fipop.state.observations import Finding, judge_release
 from fipop.texts import clean
 
 
@@ -77,9 +76,7 @@ async def read_guest(
     """Read a guest within the bounds that the operator has; what fails is in the report, with the step that failed."""
     step = "kubeconfig"
     statuses = snapshot.cache.guest_statuses(guest_id)
-    reported = {(one.namespace, one.name) for each in statuses for one in each.releases}
-    settings, notes = snapshot.installation.settings, ReleaseMemory()
-    wanted = wanted_releases(settings)
+    places = find_places(snapshot.installation.settings, [one for each in statuses for one in each.releases])
     try:
         kubeconfig = await _read_kubeconfig(client, snapshot, guest_id)
         async with open_guest(guests, read_kubeconfig(kubeconfig, guest_id)) as guest:
@@ -87,8 +84,7 @@ async def read_guest(
             version = await guest.version()
             step = "objects"
             (config_maps, services), observed = await asyncio.gather(
-                read_in_use(guest),
-                read_observed_state(guest, wanted, notes, build_scope(settings, frozenset(reported))),
+                read_in_use(guest), observe(guest, places)
             )
     except FipopError as error:
         is_refused = step == "kubeconfig" and isinstance(error, ForbiddenError)
@@ -105,8 +101,8 @@ async def read_guest(
             for key, value in as_mapping(each.get("data")).items()
         },
         services=tuple(map(_service, services)),
-        workloads=tuple(each for each in observed.workloads if each.roles),
-        programs={each.role.value: judge_program(observed, each) for each in wanted},
+        workloads=tuple(dict.fromkeys(_iterate_programs(observed))),
+        programs={each.role.value: judge_program(each, observed) for each in observed.releases},
     )
 
 
@@ -135,13 +131,19 @@ def list_unread(reports: Iterable[GuestReport]) -> tuple[Unread, ...]:
     )
 
 
-def judge_program(observed: ObservedState, wanted: WantedRelease) -> Finding:
+def judge_program(release: Release, observed: Observed) -> Finding:
     """Judge a program of a guest as the operator does for a condition; helm is not asked here."""
-    report, unknown = sum_up_release(wanted, observed, None, None), observed.unknown.get(wanted.role)
-    if unknown is not None:
-        running = of_release(observed.workloads, unknown.latest.key)
-        report = replace(report, readiness=judge_readiness(running))
-    return judge_release(report)
+    known = replace(release, owner=Owner.FIPOP) if release.owner is Owner.UNKNOWN else release
+    return judge_release(
+        Step(release=known), is_taken_by_harvester=is_taken_by_harvester(release, observed.around)
+    )
+
+
+def _iterate_programs(observed: Observed) -> Iterator[Workload]:
+    yield from (each for each in observed.daemon_sets if each.runs_kube_vip)
+    for release in observed.releases:
+        yield from release.workloads
+    yield from (each for each in observed.around if each.reads)
 
 
 def _service(found: Json) -> GuestService:

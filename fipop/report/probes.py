@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from fipop.errors import ForbiddenError
+import tempfile
+from pathlib import Path
+
+from fipop.errors import ApiError, ForbiddenError
 from fipop.guest.errors import ChartError
-from fipop.guest.helm.chart_access import ChartAccessError, ChartAccessReader
-from fipop.guest.helm.chart_cache import ChartCache
-from fipop.guest.helm.charts import wanted_releases
-from fipop.guest.helm.guest_process import LocalHelm
-from fipop.guest.helm.runner import HelmRunner
+from fipop.guest.helm.chart_store import Access, ChartAccessError, ChartStore
+from fipop.guest.helm.charts import wanted_charts
+from fipop.guest.helm.command import Helm
+from fipop.guest.helm.process import LocalHelm
 from fipop.kube.client import KubeClient
 from fipop.kube.guests import GuestServers
 from fipop.kube.resources import SUBJECT_ACCESS_REVIEWS
@@ -83,41 +85,42 @@ async def probe_charts(client: KubeClient, snapshot: ClusterSnapshot, helm: str 
         subject = Subject(section=Section.CHARTS, kind="Chart", name="")
         message = "the charts were not fetched: no helm program is on PATH"
         return [point(subject, Severity.WARNING, "NotTried", message, "Name one with --helm PROGRAM")]
-    read_access = ChartAccessReader(client=client, namespace=installation.namespace).read
-    cache, found = (
-        ChartCache(HelmRunner(helm, process=LocalHelm(helm, GuestServers())), read_access=read_access),
-        [],
-    )
-    try:
-        for wanted in wanted_releases(installation.settings):
-            subject = Subject(section=Section.CHARTS, kind="Chart", name=str(wanted.source))
+    found, access = [], Access.of(installation.settings)
+    with tempfile.TemporaryDirectory() as folder:
+        lent = Helm(process=LocalHelm(helm, GuestServers()), folder=Path(folder))
+        store = ChartStore(helm=lent, client=client, namespace=installation.namespace)
+        for order in wanted_charts(installation.settings).values():
+            subject = Subject(section=Section.CHARTS, kind="Chart", name=str(order))
             try:
-                chart = (await cache.get(wanted.source)).identity
+                chart = await store.resolve(order, access)
             except ChartError as error:
                 advice = "docs/how-to/air-gap.md"
                 found.append(point(subject, Severity.CRITICAL, error.condition, str(error), advice))
             else:
-                found.append(point(subject, Severity.OK, "Fetched", f"fetched {chart.name} {chart.version}"))
-    finally:
-        await cache.close()
+                message = f"fetched {chart.role.value} {chart.version}"
+                found.append(point(subject, Severity.OK, "Fetched", message))
     return found
 
 
 async def probe_credential(client: KubeClient, snapshot: ClusterSnapshot) -> list[Finding]:
     """Compare the credential for charts with the sources of the options: one that it does not go to may stop."""
     installation = snapshot.installation
-    reader = ChartAccessReader(client=client, namespace=installation.namespace)
-    sources = [each.source for each in wanted_releases(installation.settings)]
-    found = [each for each in sources if each.secret and each.url.host]
+    access = Access.of(installation.settings)
+    orders = [each for each in wanted_charts(installation.settings).values() if not each.is_file]
+    if not (orders and access.secret):
+        return []
+    lent = Helm(process=LocalHelm("", GuestServers()), folder=Path())
+    store = ChartStore(helm=lent, client=client, namespace=installation.namespace)
+    severity, reason = Severity.OK, "CredentialUsed"
+    message = "the credential for charts is used for their sources"
+    unused = [str(each) for each in orders if not access.has_login_for(each)]
+    if unused:
+        severity, reason = Severity.WARNING, "CredentialUnused"
+        message = f"the credential is for {access.host} over https, not for {', '.join(unused)}"
     try:
-        problems = dict.fromkeys([(await reader.read(each)).problem_with(each.url) for each in found])
-        severity, reason, message = Severity.WARNING, "CredentialUnused", "; ".join(filter(None, problems))
-    except ChartAccessError as error:
+        for each in orders:
+            await store.read_login(each, access)
+    except (ChartAccessError, ApiError) as error:
         severity, reason, message = Severity.WARNING, "Unread", f"could not read the credential: {error}"
-    if not message:
-        severity, reason = Severity.OK, "CredentialUsed"
-        message = "the credential for charts is used for their sources"
-    subject = Subject(
-        section=Section.CHARTS, kind="Credential", name=installation.settings.kubevip_chart_secret
-    )
-    return [point(subject, severity, reason, message, "docs/how-to/air-gap.md")] if found else []
+    subject = Subject(section=Section.CHARTS, kind="Credential", name=access.secret)
+    return [point(subject, severity, reason, message, "docs/how-to/air-gap.md")]

@@ -25,7 +25,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.crds import revision_of
-from fipop.operator.rollout.progress import parse_state
+from fipop.operator.rollout.controller import parse_counts, parse_rollout
 from fipop.rancher.objects import LABEL_PROVIDER, PROVIDER_HARVESTER
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
@@ -154,7 +154,8 @@ class SnapshotReader:
             settings=settings,
             bad_options=bad,
             unwise_options=warnings(settings),
-            rollout=parse_state(as_mapping(rollout.get("data"))) if rollout is not None else None,
+            rollout=parse_rollout(as_mapping((rollout or {}).get("data"))),
+            rollout_guests=parse_counts(as_mapping((rollout or {}).get("data"))),
         )
 
     async def _find_own(self, namespace: str) -> Workload | None:

@@ -5,6 +5,7 @@ What could not be read is named in `unread`, and is unknown to every report, nev
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -13,7 +14,7 @@ from fipop.api import names
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, parse_address
 from fipop.ipam.errors import IpamError
-from fipop.operator.rollout.progress import RolloutState
+from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.settings.options import DEFAULTS, BadOption, Settings
 from fipop.state.cache import ClusterCache
 
@@ -89,7 +90,9 @@ class Installation:
     settings: Settings = DEFAULTS
     bad_options: tuple[BadOption, ...] = ()
     unwise_options: tuple[str, ...] = ()
-    rollout: RolloutState | None = None
+    rollout: Rollout | None = None
+    rollout_guests: Mapping[str, int] = field(default_factory=dict)
+    """How many guest clusters stand where in the rollout, as the operator counted them last."""
 
     @property
     def predecessor_runs(self) -> bool:
@@ -99,7 +102,7 @@ class Installation:
     @property
     def rollout_paused(self) -> bool:
         """Whether the options pause a rollout that is going on."""
-        is_active = self.rollout is not None and self.rollout.phase.is_active
+        is_active = self.rollout is not None and self.rollout.phase is Phase.PROGRESSING
         return is_active and self.settings.kubevip_rollout_paused
 
 

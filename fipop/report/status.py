@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from fipop.api import names
@@ -53,25 +52,6 @@ class StatusReport:
         is_read = self.snapshot.is_read(Kind.FLOATING_IPS, Kind.CLUSTERS)
         return counts if is_read else dict.fromkeys(counts)
 
-    def name_wave(self) -> dict[str, str]:
-        """Return the guests of the wave that goes on, by cluster or id, with their step."""
-        state = self.snapshot.installation.rollout
-        wave = state.of_wave() if state is not None else {}
-        return {
-            self.snapshot.cluster_of(guest, guest): each.step.value for guest, each in sorted(wave.items())
-        }
-
-    def count_remaining(self) -> int | None:
-        """Count the guests that the rollout has not reached, as their conditions say."""
-        state = self.snapshot.installation.rollout
-        waiting = {
-            each.floating_ip.namespace
-            for each in self.floating_ips
-            if any(one.reason == "RolloutPending" for one in each.floating_ip.status.conditions)
-        }
-        is_read = self.snapshot.is_read(Kind.FLOATING_IPS)
-        return len(waiting - (state.guests.keys() if state is not None else set())) if is_read else None
-
     def to_fields(self) -> dict[str, Any]:
         """Return the fields of the JSON."""
         return {
@@ -91,16 +71,12 @@ class StatusReport:
         if state is None:
             return None
         return {
-            "target": state.target,
-            "stable": state.stable,
+            "target": state.target.name,
+            "charts": {role.value: chart.version for role, chart in state.target.charts.items()},
+            "stable": state.stable.name if state.stable is not None else "",
             "phase": state.phase,
             "paused": self.snapshot.installation.rollout_paused,
-            "wave": state.wave,
-            "size": state.size,
-            "started": datetime.fromtimestamp(state.started_at, UTC),
-            "guests": dict(sorted(Counter(each.step.value for each in state.guests.values()).items())),
-            "waveGuests": self.name_wave(),
-            "remaining": self.count_remaining(),
+            "guests": self.snapshot.installation.rollout_guests,
             "reason": state.reason,
         }
 

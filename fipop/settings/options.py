@@ -29,9 +29,9 @@ from fipop.settings.values import (
     parse_digest,
     parse_interval,
     parse_namespace,
-    parse_namespaces,
     parse_object_name,
     parse_port,
+    parse_rate,
     parse_release_name,
     parse_repo_url,
     parse_seconds,
@@ -86,8 +86,8 @@ class Settings:
     kubevip_chart_digest: str = ""
     kubevip_cloud_provider_chart_digest: str = ""
     helm_concurrency: int = 2
+    guest_requests_per_second: int = 70
     create_floating_ips: bool = True
-    kubevip_release_namespaces: tuple[str, ...] = ()
     kubevip_rollout_type: RolloutType = RolloutType.PROGRESSIVE
     kubevip_rollout_canaries: Amount = CANARIES
     kubevip_rollout_max_concurrency: Amount = MAX_CONCURRENCY
@@ -100,8 +100,14 @@ class Settings:
 
     @property
     def unknown_release_options(self) -> frozenset[str]:
-        """Those of `unknown_options` that shape releases or rollouts."""
-        return frozenset(each for each in self.unknown_options if each.startswith("kubevip"))
+        """Those of `unknown_options` that shape releases."""
+        found = frozenset(each for each in self.unknown_options if each.startswith("kubevip"))
+        return found - self.unknown_rollout_options
+
+    @property
+    def unknown_rollout_options(self) -> frozenset[str]:
+        """Those of `unknown_options` that shape rollouts."""
+        return frozenset(each for each in self.unknown_options if each.startswith("kubevipRollout"))
 
     @property
     def may_create_floating_ips(self) -> bool:
@@ -218,6 +224,12 @@ def warnings(settings: Settings) -> tuple[str, ...]:
     if kube_vip is not None and any(first <= kube_vip <= last for first, last in _LOSES_ADDRESSES):
         version = ".".join(str(part) for part in kube_vip)
         found.append(f"kube-vip v{version} loses addresses. Use v1.2.3 or newer")
+    config_map = settings.kubevip_cloud_provider_chart_values.values.get("cm")
+    if isinstance(config_map, Mapping) and config_map.get("data"):
+        found.append(
+            "cm.data in kubevipCloudProviderChartValues makes a ConfigMap that no program reads. Write the keys into "
+            "ConfigMap kubevip of the guest cluster"
+        )
     soak, deadline = (
         settings.kubevip_rollout_min_success_seconds,
         settings.kubevip_rollout_progress_deadline_seconds,
@@ -253,8 +265,6 @@ def _needs_no_repository(settings: Settings) -> bool:
 def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ",".join(value)
     return value.text if isinstance(value, ChartValues) else str(value)
 
 
@@ -299,8 +309,8 @@ _OPTIONS = (
     _Option("kubevipChartDigest", "kubevip_chart_digest", parse_digest),
     _Option("kubevipCloudProviderChartDigest", "kubevip_cloud_provider_chart_digest", parse_digest),
     _Option("helmConcurrency", "helm_concurrency", parse_concurrency),
+    _Option("guestRequestsPerSecond", "guest_requests_per_second", parse_rate),
     _Option("createFloatingIPs", "create_floating_ips", parse_bool),
-    _Option("kubevipReleaseNamespaces", "kubevip_release_namespaces", parse_namespaces),
     _Option("kubevipRolloutType", "kubevip_rollout_type", parse_choice(RolloutType)),
     _Option("kubevipRolloutCanaries", "kubevip_rollout_canaries", parse_amount(1)),
     _Option("kubevipRolloutMaxConcurrency", "kubevip_rollout_max_concurrency", parse_amount(1)),

@@ -25,6 +25,7 @@ MAX_INTERVAL_SECONDS = 2**31 - 1
 MAX_PORT = 65535
 
 MAX_HELM_CONCURRENCY = 64
+MAX_RATE = 10_000
 _WHOLE = 100
 _AMOUNT = re.compile(r"([0-9]{1,6})(%?)")
 _MAX_RELEASE_NAME = 53  # helm's own limit
@@ -161,6 +162,11 @@ def parse_concurrency(text: str) -> int:
     return _parse_number(text, MAX_HELM_CONCURRENCY)
 
 
+def parse_rate(text: str) -> int:
+    """Read the number of requests that go through one Rancher in a second."""
+    return _parse_number(text, MAX_RATE)
+
+
 def parse_amount(least: int) -> Callable[[str], Amount]:
     """Return the reader of a count of at least `least`, or a percentage."""
 
@@ -194,11 +200,6 @@ def parse_namespace(text: str) -> str:
     return _parse_label(text, 63)
 
 
-def parse_namespaces(text: str) -> tuple[str, ...]:
-    """Read names of namespaces with commas between them; "" is none."""
-    return tuple(parse_namespace(part) for part in text.split(",")) if text.strip() else ()
-
-
 def parse_release_name(text: str) -> str:
     """Read the name of a helm release."""
     return _parse_label(text, _MAX_RELEASE_NAME)
@@ -217,6 +218,8 @@ def parse_repo_url(text: str) -> str:
         legal = False
     if not legal or len(url) > _MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
         raise SettingsError(REPO_URL_REASON)
+    if parts.path.endswith("/index.yaml"):
+        raise SettingsError("must be the URL of the repository, without /index.yaml")
     if "@" in parts.netloc:
         # It would reach helm's command line, and logs on the way.
         raise SettingsError("must not have a user or password")

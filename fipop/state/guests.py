@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from fipop.api.codec import format_time
 from fipop.api.objects import FloatingIPReservation
-from fipop.guest.release_memory import ReleaseMemory
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.rancher.discovery import (
@@ -26,8 +24,7 @@ from fipop.rancher.matching import Guest, fits_guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import address_of
-from fipop.state.guest_health import GuestHealth
-from fipop.state.observations import GuestObservation
+from fipop.state.visits import VisitRecord
 
 logger = logging.getLogger(__name__)
 
@@ -37,18 +34,6 @@ RESOLVE_ATTEMPTS = 3
 
 UNKNOWN_AFTER = timedelta(seconds=60)
 """An imported cluster without a provider is of unknown kind after 60 s of Ready: Rancher detects others at once."""
-
-
-@dataclass(slots=True)
-class PassSchedule:
-    """When passes over a guest cluster are due."""
-
-    deep_at: float | None = None
-    """The Unix time when its releases were last checked for deleted objects; None while it needs no passes."""
-    failures: int = 0
-    """How many passes failed in a row."""
-    finished_at: float | None = None
-    """The Unix time of the last whole pass; None before it."""
 
 
 @dataclass(slots=True)
@@ -62,22 +47,11 @@ class GuestState:
     guest: Guest | None = None
     """The guest cluster as its links were resolved last; None before that."""
     is_resolved: bool = False
-    """Whether all links were resolved, those to its Harvester cluster and network too. If not, passes can serve it."""
+    """Whether all links were resolved, those to its Harvester cluster and network too. If not, visits can serve it."""
     announced: Discovery | None = None
-    """What was found when its floating IPs and passes were enqueued for it last."""
+    """What was found when its floating IPs and a visit were enqueued for it last."""
     failed_lookups: int = 0
-    observation: GuestObservation | None = None
-    """What the last pass found; None before the first one."""
-    schedule: PassSchedule = field(default_factory=PassSchedule)
-    release_memory: ReleaseMemory = field(default_factory=ReleaseMemory)
-    health: GuestHealth | None = None
-    """How its releases stand in a rollout; None before a pass of this process."""
-    machines_read_at: float = -math.inf
-    """When its machines were read last, by the clock of the loop."""
-    bare_since: float | None = None
-    """Since when it has no floating IP, by the clock of the loop; None if it has one."""
-    unread_since: datetime | None = None
-    """When a visit could first not read it; None if the last one could."""
+    visits: VisitRecord = field(default_factory=VisitRecord)
     is_dropped: bool = False
 
 
@@ -120,7 +94,7 @@ class GuestDirectory:
         """Return what a quarantine waits for in its guest cluster, as a sentence; "" if nothing is known of that."""
         guest_id, until = reservation.spec.owner.namespace, reservation.spec.quarantined_until
         read_since = self.cache.ledger.reports.read_since(guest_id)
-        unread_since = self.state(guest_id).unread_since
+        unread_since = self.state(guest_id).visits.unread_since
         if unread_since is not None:
             return f"Guest cluster {guest_id} could not be read since {format_time(unread_since)}."
         if read_since is None or until is None or read_since < until:
@@ -231,7 +205,7 @@ class GuestDirectory:
         return ready is not None and self.client.server_now() - ready >= UNKNOWN_AFTER
 
     def _was_served(self, guest_id: str) -> bool:
-        """Whether passes were made over a guest, by this process or a former one."""
+        """Whether a guest cluster was visited, by this process or a former one."""
         was_tried = any(each.reachable is not None for each in self.cache.guest_statuses(guest_id))
         return was_tried or self.is_resolved(guest_id)
 
@@ -252,7 +226,7 @@ class GuestDirectory:
     def known(self, guest_id: str) -> Guest | None:
         """Return a guest cluster as its links were resolved last; None if they never were.
 
-        One whose network cannot be found out is known as well: passes can serve it all the same.
+        One whose network cannot be found out is known as well: visits can serve it all the same.
         """
         return self.state(guest_id).guest
 

@@ -185,14 +185,13 @@ class Story:
             kubevipChartRef=f"file://{vip}",
             kubevipCloudProviderChartRef=f"file://{provider}",
         )
-        kept = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+        rollout = f"/api/v1/namespaces/{NAMESPACE}/configmaps/fipop-rollout"
 
         async def targets() -> set[str]:
-            found = [await self.stack.client.find(f"{kept}/fipop-target-{number}") for number in (1, 2)]
-            return {each["data"]["name"] for each in found if each is not None and each.get("data")}
+            found = await self.stack.client.find(rollout) or {}
+            return {found["data"]["target"]} if found.get("data") else set()
 
         before = await eventually(targets, seconds=STEP_SECONDS, what="a target")
-        # Each of the two places is written over and emptied once.
         for interface in ("eth6", "eth7"):
             await self.stack.set_options(kubevipChartValues=f"env: {{vip_interface: {interface}}}\n")
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("chart-proxy")
 
 HOST = "charts.test"
 """A name that only the proxy knows."""
-TARGET = f"/api/v1/namespaces/{NAMESPACE}/configmaps/fipop-target-1"
+TARGET = f"/api/v1/namespaces/{NAMESPACE}/configmaps/fipop-rollout"
 
 
 class Proxy:
@@ -79,7 +79,7 @@ async def test_charts_come_by_the_proxy_and_all_else_goes_directly(fleet: LocalF
 
             async def has_charts() -> bool:
                 found = await stack.client.find(TARGET)
-                return found is not None and "kube-vip-cloud-provider" in found["data"]["charts"]
+                return found is not None and "kube-vip-cloud-provider" in found["data"]["target"]
 
             async def is_written() -> bool:
                 return guest.get("configmaps", "kube-system", "kubevip") is not None

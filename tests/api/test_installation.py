@@ -255,7 +255,7 @@ async def stays_at(served: ServedGuest, **expected: int) -> GuestView:
     return view
 
 
-@pytest.mark.slow  # tests/api/guest/test_release_installer.py has each half of it
+@pytest.mark.slow  # tests/api/guest/test_releases.py has each half of it
 async def test_a_change_upgrades_once_where_updates_are_on_and_never_where_they_are_off(
     stack: Stack, guest: ControlPlane, numbers: Iterator[int]
 ) -> None:
@@ -279,7 +279,7 @@ async def test_a_change_upgrades_once_where_updates_are_on_and_never_where_they_
             view = await stays_at(served, kube_vip=before["kube-vip"] + 1, kube_vip_cloud_provider=1)
             await served.has_condition("KubeVipReady", reason="Ready")
         assert charts(view)["kube-vip"] == "kube-vip-0.11.0"
-        env = view.daemon_sets["kube-vip"]["spec"]["template"]["spec"]["containers"][0]["env"]
+        env = view.daemon_sets["kube-vip-fipop"]["spec"]["template"]["spec"]["containers"][0]["env"]
         assert {"name": "vip_interface", "value": "eth7"} in env
         releases = (await served.floating_ip())["status"]["guest"]["releases"]
         assert {one["role"]: (one["revision"], one["version"]) for one in releases} == {

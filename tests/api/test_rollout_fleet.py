@@ -56,11 +56,11 @@ async def kill_and_start(everybody: Fleet) -> None:
     await everybody.stack.start_operator(f"--helm={everybody.helm}")
 
 
-async def test_a_change_reaches_all_in_waves_also_past_killed_leaders(fleet_of: Fleet) -> None:
+async def test_a_change_reaches_all_also_past_killed_leaders(fleet_of: Fleet) -> None:
     before, revisions = await fleet_of.stable(), await fleet_of.revisions()
     target = await fleet_of.change("v1.0.0")
-    for wave in (1, 3):
-        await fleet_of.wave(wave, target)
+    for number in (1, 4):
+        await fleet_of.reached(number, target, before)
         await kill_and_start(fleet_of)
     await fleet_of.until("Completed", target)
     after = await fleet_of.stable()
@@ -105,7 +105,7 @@ async def test_a_bad_change_never_reaches_more_than_the_canaries(fleet_of: Fleet
     await fleet_of.agree(fleet_of.digests, before)
     changed = {name for name, number in (await fleet_of.revisions()).items() if number != revisions[name]}
     assert len(changed) <= CANARIES
-    # Another target supersedes, and begins with canaries.
+    # Another target begins with canaries.
     target = await fleet_of.change(f"v1.0.1-{harm}")
     await fleet_of.until("Completed", target)
     assert await fleet_of.stable() != before
@@ -132,12 +132,12 @@ async def test_guests_out_of_reach_follow_when_they_are_back(fleet_of: Fleet) ->
 async def test_a_source_of_charts_that_goes_away_in_the_middle_and_a_pause(fleet_of: Fleet) -> None:
     before = await fleet_of.stable()
     target = await fleet_of.change("v1.2.0")
-    await fleet_of.wave(1, target)
+    await fleet_of.reached(1, target, before)
     await fleet_of.stack.set_options(kubevipRolloutPaused="true")
     await visit_everybody(fleet_of)  # what was under way when the pause began has ended
-    head = await fleet_of.state()
+    found = await fleet_of.digests()
     await visit_everybody(fleet_of)
-    assert (await fleet_of.state())["wave"] == head["wave"]
+    assert await fleet_of.digests() == found
     await fleet_of.stack.set_options(kubevipRolloutPaused="false")
     for chart in PUBLISHED:
         fleet_of.charts.retract(chart.name, chart.version)

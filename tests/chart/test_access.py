@@ -73,8 +73,6 @@ BASE = table("""
     -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org get
     kube-fip           -                            configmaps/kube-fip-config get,list,watch
     kube-fip           -                            configmaps/fipop-rollout get,patch
-    kube-fip           -                            configmaps/fipop-target-1 get,patch
-    kube-fip           -                            configmaps/fipop-target-2 get,patch
     kube-fip           -                            configmaps               create
     fleet-default      -                            secrets                  get
     cattle-global-data -                            secrets                  get

@@ -279,7 +279,7 @@ SITUATIONS: dict[str, Situation] = {
         fires=(alert("FipopAddressConflict"),),
     ),
     "a rollout goes on": Situation(
-        series=WELL | one("fipop_rollout_info", "1xN", pod="a", target="c0ffee", state="Wave")
+        series=WELL | one("fipop_rollout_info", "1xN", pod="a", target="c0ffee", state="Progressing")
     ),
     "a rollout stopped": Situation(
         series=WELL | one("fipop_rollout_info", "1xN", pod="a", target="c0ffee", state="Stopped"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fipop.guest.helm.charts import Role, build_values
+from fipop.guest.helm.charts import Role, complete_values
 from fipop.settings.options import DEFAULTS, parse_settings, warnings
 from tests.chart.rendering import ROOT, Chart
 
@@ -32,7 +32,7 @@ def environment_of(kube_vip: Chart, example: Path) -> dict[str, Any]:
     settings, bad = parse_settings({"kubevipChartValues": example.read_text()}, DEFAULTS)
     assert bad == ()
     assert warnings(settings) == ()
-    values = build_values(Role.KUBE_VIP, settings.kubevip_chart_values.values)
+    values = complete_values(Role.KUBE_VIP, settings.kubevip_chart_values.values)
     (container,) = kube_vip.render(values).only("DaemonSet")["spec"]["template"]["spec"]["containers"]
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
 

@@ -31,7 +31,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a boolean as text": {"settings": {"traceIpamData": "yes"}},
     "an unknown way of installing": {"settings": {"kubevipGuestInstall": "always"}},
     "a namespace that is none": {"settings": {"kubevipNamespace": "Kube_System"}},
-    "a list of namespaces with blanks alone between them": {"settings": {"kubevipReleaseNamespaces": "a b"}},
+    "no requests a second": {"settings": {"guestRequestsPerSecond": 0}},
     "a release name that is too long": {"settings": {"kubevipReleaseName": "x" * 54}},
     "a chart reference over HTTP": {"settings": {"kubevipChartRef": "https://charts.example.com/kube-vip"}},
     "a repository without a scheme": {"settings": {"kubevipChartRepoUrl": "charts.example.com"}},

@@ -32,14 +32,14 @@ SECONDS = 240.0
 DEADLINE_SECONDS = 30
 """Other plans share the processors."""
 QUIET_SECONDS = 12.0
-"""Longer than the interval of passes."""
+"""Longer than the interval of visits."""
 WRITES = range(1, 5)
 WAYS = (Do.KILL_BEFORE, Do.KILL_AFTER, Do.CUT_AFTER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Which change, and what is done at which write of a ConfigMap: those of rollouts and their targets."""
+    """Which change, and what is done at which write of the ConfigMap of rollouts."""
 
     is_bad: bool
     do: Do

@@ -30,7 +30,7 @@ def _operator() -> str:
         metrics.count_guest_event("demo", "harv1", event, success=True)
     metrics.observe_queue_wait("objects", 0.1)
     metrics.observe_reconcile("FloatingIP", 0.1, success=False)
-    metrics.observe_pass(0.1, success=True)
+    metrics.observe_visit(0.1, success=True)
     metrics.observe_api_request("management", "get", 200, 0.1)
     metrics.observe_api_request("guest", "get", 404, 0.1)
     metrics.count_allocation("allocated")

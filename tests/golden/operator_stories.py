@@ -508,7 +508,7 @@ async def new_guest_that_is_not_connected(story: FleetStory) -> None:
     story.step("a pass after a minute")
     await fleet.pass_time(60)
     story.step("a pass after more than an hour")
-    await fleet.pass_time(HOUR)
+    await fleet.pass_time(HOUR + 600)
 
 
 STORIES = (

@@ -6,6 +6,7 @@ What real helm does is for tests/api.
 
 import asyncio
 import base64
+import gzip
 import io
 import json
 import tarfile
@@ -39,7 +40,7 @@ class HelmInMemory:
     """What a chart holds beside its metadata, by name and version ("kube-vip 1.0.0")."""
     failures: dict[str, list[str]] = field(default_factory=dict)
     unready: set[str] = field(default_factory=set)
-    """URLs of guest clusters."""
+    """URLs of guest clusters, and texts of values with which no pod gets ready."""
     runs: list[tuple[str, str]] = field(default_factory=list)
 
     async def __call__(
@@ -54,7 +55,7 @@ class HelmInMemory:
         **_: Any,
     ) -> Finished:
         """Run helm once, as `fipop.boundary.HelmProcess` describes it."""
-        del folder
+        del folder, env
         url = guest.access.server if guest is not None else ""
         self.runs.append((arguments[0], url))
         await asyncio.sleep(min(self.seconds, deadline_seconds))
@@ -63,28 +64,28 @@ class HelmInMemory:
         if self.failures.get(arguments[0]):
             return _failed(self.failures[arguments[0]].pop(0))
         if guest is None:
-            return self._fetch(arguments, env)
+            return self._fetch(arguments)
         if self.guest_of(url) is None:
             return _failed("Kubernetes cluster unreachable")
         return self._work(url, arguments, stdin)
 
-    def _fetch(self, arguments: list[str], env: Mapping[str, str]) -> Finished:
+    def _gets_ready(self, url: str, values: Json) -> bool:
+        text = json.dumps(values)
+        return not any(each in (url, text) or f'"{each}"' in text for each in self.unready)
+
+    def _fetch(self, arguments: list[str]) -> Finished:
         match arguments[0]:
-            case "repo":
-                path = Path(env["HELM_CACHE_HOME"], "repository", "charts-index.yaml")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                entries = {name: [{"name": name, "version": each}] for name, each in self.versions.items()}
-                path.write_text(yaml.safe_dump({"apiVersion": "v1", "entries": entries}))
-                return _succeeded("")
             case "pull":
-                name, version = arguments[1].rpartition("/")[2], _option(arguments, "--version")
-                folder = Path(_option(arguments, "--destination"))
+                name = arguments[1].rpartition("/")[2]
+                version = _option(arguments, "--version") or self.versions[name]
                 content = self.contents.get(f"{name} {version}", "")
+                folder = Path(_option(arguments, "--destination"))
                 (folder / f"{name}-{version}.tgz").write_bytes(_pack(name, version, content))
                 return _succeeded("")
-            case _:
-                name = arguments[2].rpartition("/")[2]
-                return _succeeded(yaml.safe_dump({"name": name, "version": self.versions[name]}))
+            case "show":
+                return _succeeded(_read_metadata(Path(arguments[2])))
+            case _:  # `repo update`, and a rendering, which no test of the simulation reads
+                return _succeeded("")
 
     def _work(self, url: str, arguments: list[str], stdin: bytes | None) -> Finished:
         name = arguments[2] if arguments[0] == "get" else arguments[1]
@@ -96,10 +97,10 @@ class HelmInMemory:
                     pair.split("=", 1) for pair in _option(arguments, "--labels").split(",") if pair
                 )
                 chart = "kube-vip-cloud-provider" if "cloud-provider" in name else "kube-vip"
-                release.write(chart, values, labels, is_ready=url not in self.unready)
+                release.write(chart, values, labels, is_ready=self._gets_ready(url, values))
                 return _succeeded("{}")
             case "rollback":
-                return release.roll_back(int(arguments[2]), is_ready=url not in self.unready)
+                return release.roll_back(int(arguments[2]), lambda values: self._gets_ready(url, values))
             case "uninstall":
                 release.uninstall()
                 return _succeeded("")
@@ -145,17 +146,18 @@ class _Release:
         for each in records[: max(len(records) + 1 - HISTORY, 0)]:
             self._guest.remove(("secrets", self._namespace, each["metadata"]["name"]))
 
-    def roll_back(self, revision: int, *, is_ready: bool) -> Finished:
+    def roll_back(self, revision: int, gets_ready: Callable[[Json], bool]) -> Finished:
         record = self._record(revision)
         if record is None:
             return _failed("release: not found")
         kept = json.loads(base64.b64decode(record["data"]["release"]))
         own = ("owner", "name", "version", "status")
         labels = {key: value for key, value in record["metadata"]["labels"].items() if key not in own}
-        self.write(kept["chart"], kept["values"], labels, is_ready=is_ready)
+        self.write(kept["chart"], kept["values"], labels, is_ready=gets_ready(kept["values"]))
         return _succeeded("")
 
     def uninstall(self) -> None:
+        self._guest.remove(("pods", self._namespace, self._name))
         for plural in ("daemonsets", "deployments"):
             for key, each in self._guest.of_kind(plural).items():
                 annotations = each["metadata"].get("annotations") or {}
@@ -211,6 +213,21 @@ class _Release:
             },
         }
 
+    def _run_pod(self, *, is_ready: bool) -> None:
+        """Have a pod that has been ready since now, or is not."""
+        metadata = {
+            "name": self._name,
+            "namespace": self._namespace,
+            "labels": {"app.kubernetes.io/instance": self._name},
+        }
+        ready = {
+            "type": "Ready",
+            "status": str(is_ready),
+            "lastTransitionTime": self._guest.timestamp(),
+        }
+        key = ("pods", self._namespace, self._name)
+        self._guest.put(key, {"metadata": metadata, "status": {"conditions": [ready]}})
+
     def _apply(self, chart: str, values: Json, *, is_ready: bool) -> None:
         body = self._workload(chart, values)
         plural = "deployments" if body["kind"] == "Deployment" else "daemonsets"
@@ -225,6 +242,7 @@ class _Release:
         )
         made = self._guest.put(key, {**body, "status": {"observedGeneration": generation, **counts}})
         observed = made["metadata"]["generation"]
+        self._run_pod(is_ready=is_ready)
         if observed != generation:  # as the controller does
             self._guest.put(key, {**made, "status": {"observedGeneration": observed, **counts}})
 
@@ -241,14 +259,23 @@ def _failed(message: str) -> Finished:
     return Finished(returncode=1, timed_out=False, stdout=b"", stderr=f"Error: {message}".encode())
 
 
+def _read_metadata(path: Path) -> str:
+    with tarfile.open(path) as archive:
+        member = next(each for each in archive if each.name.endswith("/Chart.yaml"))
+        stream = archive.extractfile(member)
+        assert stream is not None
+        return stream.read().decode()
+
+
 def _pack(name: str, version: str, content: str) -> bytes:
     buffer = io.BytesIO()
     files = {"Chart.yaml": yaml.safe_dump({"apiVersion": "v2", "name": name, "version": version})}
     if content:
         files["values.yaml"] = content
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path, text in files.items():
             member = tarfile.TarInfo(f"{name}/{path}")
             member.size = len(text.encode())
             archive.addfile(member, io.BytesIO(text.encode()))
-    return buffer.getvalue()
+    # As a repository has it: the same bytes each time.
+    return gzip.compress(buffer.getvalue(), mtime=0)

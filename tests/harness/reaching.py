@@ -1,12 +1,7 @@
 """How tests reach an API server over TLS: a SIMULATION of kubeconfigs and ServiceAccounts alone."""
 
-from typing import Any
-
 from kubernetes.aio.client.configuration import Configuration
 
-from fipop.guest.helm.guest_process import LocalHelm
-from fipop.guest.helm.runner import HelmRunner
-from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer
 
 NOBODY = "https://127.0.0.1:1"
@@ -23,8 +18,3 @@ def configure(url: str = NOBODY, *, ca_pem: str | None = None, token: str = "t")
 def reach(url: str = NOBODY, *, ca_pem: str | None = None, token: str = "t") -> HttpServer:
     """Return the API server that is there, or that nobody is."""
     return HttpServer(configure(url, ca_pem=ca_pem, token=token))
-
-
-def build_runner(program: str, *, guests: GuestServers | None = None, **options: Any) -> HelmRunner:
-    """Return a runner of the helm program of this machine; without `guests` it reaches them by itself."""
-    return HelmRunner(program, process=LocalHelm(program, guests or GuestServers()), **options)

@@ -114,13 +114,15 @@ class Fleet:
 
         return await eventually(is_so, seconds=self.seconds, what=f"the rollout to be {phase}")
 
-    async def wave(self, number: int, target: str) -> None:
-        async def has_begun() -> bool:
-            head = await self.state()
-            must_go_on(head, target)
-            return bool(head["wave"] >= number)
+    async def reached(self, number: int, target: str, before: str) -> None:
+        """Wait until so many guest clusters have something else than before."""
 
-        await eventually(has_begun, seconds=self.seconds, what=f"wave {number}")
+        async def are_reached() -> bool:
+            must_go_on(await self.state(), target)
+            found = (await self.digests()).values()
+            return sum(each not in ("", before) for each in found) >= number
+
+        await eventually(are_reached, seconds=self.seconds, what=f"{number} guest clusters to be reached")
 
     async def digests(self) -> dict[str, str]:
         return {name: await each.digest() for name, each in self.members.items()}

@@ -71,7 +71,7 @@ FAULTS = (
     ),
     Fault(
         "no-live-read-before-a-guest-write",
-        "fipop/operator/guests/tasks.py",
+        "fipop/operator/guests/permits.py",
         "return await self.reservations.is_held_by(each.name, each.spec.owner)",
         "return each.is_held",
     ),

@@ -13,8 +13,11 @@ VISITED = 1200
 
 
 async def installed(*guest_ids: str) -> Fleet:
-    """Have opted-in guest clusters with both releases."""
+    """Have opted-in guest clusters with both releases, which have succeeded."""
     fleet = Fleet()
+    fleet.set_options(
+        kubevipRolloutCanaries="9", kubevipRolloutMaxConcurrency="9", kubevipRolloutMinSuccessTime="0"
+    )
     fleet.add_range(iprange="10.0.0.10-10.0.0.29")
     for each in guest_ids:
         fleet.add_guest(each)
@@ -25,6 +28,19 @@ async def installed(*guest_ids: str) -> Fleet:
     await fleet.pass_time(60)
     assert [fleet.guests[each].releases for each in guest_ids] == [BOTH] * len(guest_ids)
     return fleet
+
+
+async def test_no_chart_is_fetched_until_a_guest_cluster_is_opted_in() -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    fleet.ask(A)
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(60)
+    assert fleet.helm.runs == []
+    fleet.opt_in(A)
+    await fleet.pass_time(60)
+    assert fleet.guests[A].releases == BOTH
 
 
 async def test_an_opted_in_guest_cluster_gets_both_releases_once_it_has_a_floating_ip() -> None:

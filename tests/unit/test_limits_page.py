@@ -8,13 +8,12 @@ import pytest
 from fipop import deadlines
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
 from fipop.cloudprovider import allocate, pools, service
-from fipop.guest import in_use
-from fipop.guest.configmap import writer
-from fipop.guest.helm import command, door, processes
+from fipop.guest import config_map, in_use
+from fipop.guest.helm import command, process, proxy
 from fipop.ipam import pool
 from fipop.kube import guests
 from fipop.operator.addresses import quarantine, ranges
-from fipop.operator.guests import passes
+from fipop.operator.guests import duties
 from fipop.settings.values import MAX_HELM_CONCURRENCY
 from fipop.settings.yaml import MAX_YAML_BYTES
 from fipop.state import gate, reports
@@ -40,23 +39,23 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("Addresses of nodes and of the API server of a guest cluster", f"{reports.MAX_COUNTED} "),
         ("Addresses and pools that are kept of the reports", f"{reports.MAX_KEPT:,} of objects"),
         ("Addresses and pools that objects of a guest cluster can name", f"{in_use.MAX_PARTS:,}"),
-        ("Time until a guest cluster without a floating IP", f"{passes.BARE_SECONDS / 60:g} min"),
+        ("Time until a guest cluster without a floating IP", f"{duties.BARE_SECONDS / 60:g} min"),
         ("Quarantine of an imported or custom cluster", f"{quarantine.IMPORTED_SECONDS / 3600:g} h"),
         ("Parts of a pool in the ConfigMap that are read", f"{pool.MAX_GUEST_PARTS:,}"),
-        ("Namespaces of a guest cluster that one reconciliation writes", f"{writer.MAX_NAMESPACES}"),
+        ("Namespaces of a guest cluster that one visit writes", f"{config_map.MAX_NAMESPACES}"),
         ("One request", f"{deadlines.GUEST_REQUEST_SECONDS:g} s"),
-        ("All requests of one reconciliation", f"{deadlines.GUEST_SESSION_SECONDS:g} s"),
+        ("All requests of one visit", f"{deadlines.GUEST_SESSION_SECONDS:g} s"),
         ("One object or page of a list", f"{guests.ANSWER_BYTES // MIB} MiB"),
         ("One list", f"{guests.PAGES} pages of {guests.PAGE_ITEMS} objects"),
         ("Connections to one Rancher", f"{guests.CONNECTIONS}"),
         ("Wait for guest clusters after a start", f"{gate.GATE_SECONDS:g} s"),
         ("One helm process", f"{deadlines.HELM_DEADLINE_SECONDS:g} s"),
-        ("All of helm in one guest cluster's turn", f"{deadlines.HELM_TURN_SECONDS:g} s"),
-        ("Writable memory of a helm process", f"{processes.DATA_BYTES // MIB} MiB"),
-        ("File that helm writes for a guest cluster", f"{processes.FILE_BYTES // MIB} MiB"),
+        ("Time after which a helm that asks nothing is ended", f"{deadlines.HELM_IDLE_SECONDS:g} s"),
+        ("Writable memory of a helm process", f"{process.DATA_BYTES // MIB} MiB"),
+        ("File that helm writes", f"{process.FILE_BYTES // MIB} MiB"),
         (
             "Request body, answer, all answers of a run",
-            f"{door.BODY_BYTES // MIB} MiB, {door.ANSWER_BYTES // MIB} MiB, {door.RUN_BYTES // MIB} MiB",
+            f"{proxy.BODY_BYTES // MIB} MiB, {proxy.ANSWER_BYTES // MIB} MiB, {proxy.RUN_BYTES // MIB} MiB",
         ),
         ("Revisions of a release that helm keeps", f"{command.HISTORY}"),
         ("Addresses of a Service that count as in use", f"{service.MOST_ADDRESSES} parts"),

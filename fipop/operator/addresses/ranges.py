@@ -124,7 +124,7 @@ class RangeReconciler:
         every: defaultdict[str, list[Reported]] = defaultdict(list)
         for guest_id, address in sorted(self.cache.ledger.find_foreign_uses(found.name)):
             every[guest_id].append(Reported(format_address(address), guest_id))
-        by_need = sorted(every, key=lambda each: (self.guests.state(each).unread_since is None, each))
+        by_need = sorted(every, key=lambda each: (self.guests.state(each).visits.unread_since is None, each))
         shown = [one for guest_id in by_need for one in every[guest_id][:MAX_REPORTED_OF_GUEST]]
         return tuple(sorted(shown[:MAX_REPORTED])), sum(map(len, every.values())) or None
 

@@ -9,12 +9,13 @@ from datetime import datetime
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus
+from fipop.guest.findings import LEAVING, Finding, GuestObservation
+from fipop.guest.helm.charts import Role
 from fipop.ipam.addresses import format_address
 from fipop.operator.addresses.decision import Decision, GuestBinding, bind_guest
 from fipop.operator.addresses.request import Blocker
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
-from fipop.state.observations import LEAVING, Finding, GuestObservation
 
 PENDING = Finding(
     verdict=Verdict.UNKNOWN,
@@ -34,6 +35,10 @@ PAUSED = Finding(
 GOING = Finding(verdict=Verdict.UNKNOWN, reason=LEAVING, message="Rancher is removing the guest cluster.")
 NO_ADDRESS = Blocker(reason="NoAddress", message="The FloatingIP has no address yet.")
 CONFLICT = "AddressConflict"
+RELEASE_CONDITIONS = {
+    Role.KUBE_VIP: ConditionType.KUBE_VIP_READY,
+    Role.CLOUD_PROVIDER: ConditionType.CLOUD_PROVIDER_READY,
+}
 MOST_NAMED = 3
 """How many other users of an address a message names."""
 SUMMARIZED = (
@@ -58,7 +63,7 @@ class StatusBuilder:
         Without an observation (this process has made no visit yet) what was found earlier stays.
         """
         binding = bind_guest(self.cache, floating_ip)
-        observation = self.guests.state(floating_ip.namespace).observation
+        observation = self.guests.state(floating_ip.namespace).visits.observation
         addresses = tuple(format_address(claim.address) for claim in decision.holds)
         about_guest = _about_guest(
             floating_ip, binding, observation, addresses, self._describe_rivals(floating_ip, decision)
@@ -156,11 +161,8 @@ def _about_guest(
     if rivals:
         configured = conflict
     conditions = [_condition(ConditionType.GUEST_CONFIGURED, configured)]
-    if observation.kube_vip is not None:
-        conditions.append(_condition(ConditionType.KUBE_VIP_READY, observation.kube_vip))
-    if observation.cloud_provider is not None:
-        conditions.append(_condition(ConditionType.CLOUD_PROVIDER_READY, observation.cloud_provider))
-    return conditions
+    found = observation.conditions
+    return conditions + [_condition(RELEASE_CONDITIONS[role], found[role]) for role in Role if role in found]
 
 
 def _ready(conditions: Sequence[Condition]) -> Condition:

@@ -1,66 +1,100 @@
-"""Leads rollouts: finds the target, has the plan decide, writes what it decided, and only then lets guests through."""
+"""Leads rollouts: finds what the options ask for, has the plan decide, and keeps what must be remembered."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fipop.api import names
-from fipop.errors import ApiError, ConflictError, FipopError
-from fipop.guest.guest_pass import GuestSessions
-from fipop.guest.helm.targets import Target
-from fipop.guest.release_gate import ReleaseGate
-from fipop.guest.reports import PassReport
+from fipop.errors import ConflictError, FipopError, NotFoundError
+from fipop.guest.errors import ChartError
+from fipop.guest.helm.chart_store import Access, ChartStore
+from fipop.guest.helm.charts import (
+    Chart,
+    Target,
+    parse_target,
+    render_target,
+    wanted_charts,
+    wanted_values,
+)
+from fipop.guest.plan import Wish
+from fipop.guest.releases import Release
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import CONFIG_MAPS
 from fipop.operator.configuration import Configuration
-from fipop.operator.queues import WorkQueues, request_routine_visit, request_visit
-from fipop.operator.rollout.gates import GateKeeper
-from fipop.operator.rollout.guest_health import begin_rollout, record_helm, record_loss, record_pass
-from fipop.operator.rollout.plan import Notice, advance, begin, complete
-from fipop.operator.rollout.progress import Phase, RolloutState, Step
-from fipop.operator.rollout.store import RolloutStore
-from fipop.operator.rollout.targets import Targets
-from fipop.rancher.matching import Guest
+from fipop.operator.queues import WorkQueues, request_routine_visit
+from fipop.operator.rollout.plan import (
+    Member,
+    Phase,
+    Policy,
+    Progress,
+    Rollout,
+    advance,
+    begin,
+    choose_wish,
+    count,
+    judge,
+    retry,
+)
 from fipop.settings.options import Settings
-from fipop.settings.values import RolloutType
-from fipop.state.guest_health import GuestHealth
-from fipop.state.guests import GuestDirectory, GuestState
+from fipop.settings.values import FailureStrategy, RolloutType
 
 logger = logging.getLogger(__name__)
 
-TICK_SECONDS = 1.0
-IDLE_TICK_SECONDS = 5.0
-WRITE_SECONDS = 10.0
-"""How often the state is written where no phase changed."""
-FIRST_LOOK_SECONDS = 60.0
-"""So long canaries wait until all guests were looked at once: the ready ones are to go first."""
+TICK_SECONDS, IDLE_TICK_SECONDS = 2.0, 5.0
+FIRST_VISITS_SECONDS = 300.0
+"""How long a new leader waits for visits before it admits anybody: those of 2,000 guest clusters take 2 minutes."""
+SOURCE_REST_SECONDS = 30.0
+"""How long a source of charts rests that failed."""
+COUNT_SECONDS = 10.0
+"""How often counts are written that changed alone."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RolloutController:
-    """One leader's rollouts. `now`: Unix time."""
+    """One leader's rollouts.
 
-    store: RolloutStore
-    guests: GuestDirectory
-    sessions: GuestSessions
+    `has_members` tells whether a guest cluster is opted in: before that no chart is fetched. `look` returns those that
+    are, as the last visits found them, for a target. `now` is monotonic.
+    """
+
+    client: KubeClient
+    namespace: str
+    charts: ChartStore
     configuration: Configuration
     queues: WorkQueues
-    fleet: Callable[[], Mapping[str, Guest]]
-    """Returns the guests in which fipop keeps releases now, by id."""
+    has_members: Callable[[], bool]
+    look: Callable[[Target], Mapping[str, Member]]
     now: Callable[[], float]
-    state: RolloutState | None = None
-    targets: Targets = field(init=False)
-    _loaded: bool = False
+    rollout: Rollout | None = None
+    progress: Progress = field(default_factory=Progress)
+    problem: ChartError | None = None
+    """Why a chart that the options ask for cannot be had."""
+    _members: Mapping[str, Member] = field(default_factory=dict)
+    _is_loaded: bool = False
     _load_error: str = ""
-    _written_at: float = 0.0
-    _advanced_at: float | None = None
-    _began_at: float = 0.0
+    _version: str = ""
+    _began_at: float | None = None
+    _has_stable: bool = True
+    _failures: dict[str, tuple[float, ChartError]] = field(default_factory=dict)
+    """By chart, when its source failed, and why."""
+    _found: dict[str, Chart] = field(default_factory=dict)
+    """By what the options ask for, what was found, until all charts of a target were."""
+    _counts: Mapping[str, int] = field(default_factory=dict)
+    _counted_at: float = 0.0
     _refused: str = ""
-    _blocked: str = ""
 
-    def __post_init__(self) -> None:
-        self.targets = Targets(store=self.store, sessions=self.sessions)
+    @property
+    def held_up(self) -> str:
+        """Why no release changes anywhere, as a sentence; "" if releases can change."""
+        if not self._load_error:
+            return ""
+        return (
+            f"The state of rollouts is not known, so fipop installs and upgrades nothing: {self._load_error}."
+        )
 
     async def run(self) -> None:
         """Lead rollouts until cancelled; what fails is tried again."""
@@ -70,238 +104,290 @@ class RolloutController:
             except FipopError as error:
                 logger.warning("Could not continue rollout", extra={"error": str(error)})
                 if isinstance(error, ConflictError):
-                    self._loaded = False
-            await asyncio.sleep(TICK_SECONDS if self._is_busy() else IDLE_TICK_SECONDS)
+                    self._is_loaded = False
+            await asyncio.sleep(TICK_SECONDS if self.progress.admitted else IDLE_TICK_SECONDS)
 
-    def gate(self, guest: Guest) -> ReleaseGate:
-        """Return what may be done about a guest's releases now."""
-        settings = self.configuration.settings
-        is_loading = settings.kubevip_rollout_type is RolloutType.PROGRESSIVE and not self._loaded
-        if is_loading or settings.unknown_release_options:
-            return ReleaseGate(is_open=False, unreadable=self._load_error if is_loading else "")
-        state = self.state
-        keeper = GateKeeper(
-            settings=settings,
-            state=state,
-            current=self.targets.aim(state.target, settings) if state is not None else None,
-            stable=self.targets.aim(state.stable, settings) if state is not None else None,
-        )
-        gate = keeper.gate(
-            progress=state.guests.get(guest.id) if state is not None else None,
-            at_current=self._is_at_target(guest.id),
-            seen=self.guests.state(guest.id).health is not None,
-        )
-        return replace(gate, problems=self.targets.problems)
+    def is_judged(self, guest_id: str) -> bool:
+        """Return whether a guest cluster has to succeed now, so that its pods matter."""
+        return guest_id in self.progress.admitted
 
-    def note(self, guest: GuestState, report: PassReport | None) -> None:
-        """Record how a pass ended; None: there could be none."""
-        if report is None:
-            guest.health = record_loss(guest.health, self.now())
-        else:
-            target = self.state.target if self.state is not None else ""
-            guest.health = record_pass(guest.health, report, target, self.now())
+    def wish(self, guest_id: str, releases: tuple[Release, ...]) -> Wish:
+        """Return what the releases of a guest cluster should be, as they are seen now."""
+        unknown = self.configuration.settings.unknown_release_options
+        if unknown or not self._is_loaded:
+            return Wish(reason="OptionUnknown" if unknown else "RolloutUnreadable")
+        if self.rollout is None:
+            return Wish(reason="RolloutPending")
+        before = self._members.get(guest_id, Member())
+        member = before.see(releases, self.rollout.target)
+        return choose_wish(guest_id, member, self.rollout, self.progress, self._build_policy())
 
-    def note_helm(self, guest: GuestState) -> None:
-        """Record that helm begins to change a release of a guest cluster."""
-        guest.health = record_helm(guest.health, self.now())
-
-    def count_guests(self) -> dict[str, int]:
-        """Count the guests of the fleet by their step: `pending` wait for their turn, `done` are at the target."""
-        counts = dict.fromkeys(("pending", "done", *(step.value for step in Step)), 0)
-        state = self.state
-        if state is None:
-            return counts
-        for guest_id in self.fleet():
-            progress = state.guests.get(guest_id)
-            if progress is not None:
-                counts[progress.step.value] += 1
-            else:
-                counts["done" if self._is_at_target(guest_id) else "pending"] += 1
-        return counts
+    def count_guests(self) -> Mapping[str, int]:
+        """Return how many guest clusters stand where, as they were counted last."""
+        return self._counts or count(())
 
     async def step(self) -> None:
         """Go one step further, if there is one."""
         settings = self.configuration.settings
-        if not self._loaded:
+        if not self._is_loaded:
             await self._load()
-        fleet = self.fleet()
-        if settings.unknown_release_options:
-            self._advanced_at = None  # the clocks of guests stand still
+        if settings.unknown_release_options or not self.has_members():
             return
-        target = None
-        if settings.kubevip_update and fleet:
-            target = await self.targets.find(settings, self.state.target if self.state is not None else "")
-        done = self.state.target if self.state is not None and not self.state.phase.is_active else ""
-        if not (settings.kubevip_update and fleet) or (target is not None and target.name == done):
-            self.targets.problems = {}  # nobody needs a chart
-        self._tell_blocked(fleet)
-        if target is None:
-            return
-        state, notices = self._follow(target, settings)
-        if state.phase is not Phase.COMPLETED and self._may_choose(state, fleet):
-            elapsed = self.now() - self._advanced_at if self._advanced_at is not None else 0.0
-            members = self._members(state, fleet)
-            blocked = bool(self.targets.problems)
-            state, more = advance(state, members, settings, self.now(), elapsed=elapsed, blocked=blocked)
-            notices = (*notices, *more)
-        self._advanced_at = self.now()
-        await self._publish(state, notices)
-        await self.targets.keep_only(state.target, state.stable)
+        problem: ChartError | None = None
+        rollout, progress = self.rollout, self.progress
+        try:
+            target, orders = await self._find_target(settings)
+        except ChartError as error:
+            if rollout is None:
+                self._note_problem(error)
+                return
+            target, orders, problem = rollout.target, rollout.orders, error
+        members = self._find_members(target)
+        if rollout is None or rollout.target.name != target.name:
+            rollout, progress = begin(rollout, target), Progress(since=self.now())
+        rollout, progress = self._retry(replace(rollout, orders=orders), members, progress)
+        self._has_stable = (
+            rollout.stable is None or await self._find_problem(rollout.stable, settings) is None
+        )
+        policy = self._build_policy(problem)
+        decided = advance(rollout, members, progress, policy, self.now())
+        if decided[1].admitted and problem is None:
+            # Who is admitted does not wait for an archive, and is not late for it.
+            problem = await self._find_problem(target, settings)
+            policy = self._build_policy(problem)
+            decided = advance(rollout, members, progress, policy, self.now())
+        self._note_problem(problem)
+        await self._publish(*decided, members, policy)
 
-    def _tell_blocked(self, fleet: Mapping[str, Guest]) -> None:
-        """Tell once where what the options ask for cannot be had; the conditions of all guests tell it, too."""
-        blocked = "; ".join(str(error) for error in self.targets.problems.values())
-        if blocked == self._blocked:
+    async def _publish(
+        self, rollout: Rollout, progress: Progress, members: Mapping[str, Member], policy: Policy
+    ) -> None:
+        """Write what was decided, and only then let it count."""
+        before, admitted = self.rollout, self.progress.admitted
+        counts = count(judge(each, member, rollout, progress, policy) for each, member in members.items())
+        is_recounted = counts != self._counts and self.now() - self._counted_at >= COUNT_SECONDS
+        if rollout != before or is_recounted:
+            await self._save(rollout, counts)
+            self._counted_at = self.now()
+        self.rollout, self.progress, self._members, self._counts = rollout, progress, members, counts
+        kept = (rollout.target, rollout.stable)
+        self.charts.keep_only(chart for one in kept if one is not None for chart in one.charts.values())
+        changed: set[str] = set(admitted ^ progress.admitted)
+        if before is None or (before.target, before.phase) != (rollout.target, rollout.phase):
+            self._report(before, rollout)
+            changed = set(members)
+        elif before.failed != rollout.failed:
+            changed |= before.failed ^ rollout.failed
+        self.queues.add(*map(request_routine_visit, sorted(changed)))
+
+    # What the options ask for
+
+    async def _find_target(self, settings: Settings) -> tuple[Target, Mapping[str, str]]:
+        """Return the target that the options ask for, with what tells whether they ask for other charts later.
+
+        Raises ChartError.
+        """
+        before, wanted = self.rollout, wanted_charts(settings)
+        orders = {role.value: _key(order) for role, order in wanted.items()}
+        charts = {
+            role: before.target.charts[role]
+            if before is not None and before.orders.get(role.value) == orders[role.value]
+            else self._found.get(orders[role.value]) or await self._fetch(order, settings)
+            for role, order in wanted.items()
+        }
+        self._found.clear()
+        return Target(charts=charts, values=wanted_values(settings)), orders
+
+    async def _find_problem(self, target: Target, settings: Settings) -> ChartError | None:
+        """Return why an archive of a target is not on disk, and cannot be had."""
+        try:
+            for each in target.charts.values():
+                await self._fetch(each, settings)
+        except ChartError as error:
+            return error
+        return None
+
+    async def _fetch(self, chart: Chart, settings: Settings) -> Chart:
+        """Return a chart with its archive on disk. Raises ChartError; a source that failed rests."""
+        failed_at, error = self._failures.get(_key(chart), (0.0, None))
+        if error is not None and self.now() - failed_at < SOURCE_REST_SECONDS:
+            raise error
+        try:
+            if chart.version and chart.sha256:
+                await self.charts.path(chart, Access.of(settings))
+            else:
+                self._found[_key(chart)] = await self.charts.resolve(chart, Access.of(settings))
+        except ChartError as error:
+            self._failures[_key(chart)] = (self.now(), error)
+            raise
+        self._failures.pop(_key(chart), None)
+        return self._found.get(_key(chart), chart)
+
+    def _note_problem(self, problem: ChartError | None) -> None:
+        if str(problem) == str(self.problem):
             return
-        self._blocked = blocked
-        if blocked:
-            logger.warning("Rollout is blocked", extra={"error": blocked})
-            message = f"The rollout is blocked, and guest clusters keep their releases: {blocked}."
-            self._report(Notice("RolloutBlocked", message, is_warning=True))
-        for guest_id in fleet:
-            self.queues.add(request_routine_visit(guest_id))
+        self.problem = problem
+        if problem is not None:
+            self._tell("RolloutBlocked", f"Guest clusters keep their releases: {problem}.", is_warning=True)
+        self.queues.add(*map(request_routine_visit, self._members))
+
+    def _build_policy(self, problem: ChartError | None = None) -> Policy:
+        settings = self.configuration.settings
+        strategy = settings.kubevip_rollout_failure_strategy
+        return Policy(
+            canaries=settings.kubevip_rollout_canaries,
+            max_concurrency=settings.kubevip_rollout_max_concurrency,
+            max_failures=settings.kubevip_rollout_max_failures,
+            soak_seconds=settings.kubevip_rollout_min_success_seconds,
+            deadline_seconds=settings.kubevip_rollout_progress_deadline_seconds,
+            is_all=settings.kubevip_rollout_type is RolloutType.ALL,
+            goes_back=strategy is FailureStrategy.ROLLBACK,
+            is_paused=settings.kubevip_rollout_paused or bool(settings.unknown_rollout_options),
+            is_blocked=problem is not None,
+            has_stable=self._has_stable,
+            updates=settings.kubevip_update,
+        )
+
+    def _find_members(self, target: Target) -> Mapping[str, Member]:
+        """Return the guest clusters; those that no visit reached in time count as out of reach."""
+        members, now = self.look(target), self.now()
+        if now - (self._began_at or 0.0) < FIRST_VISITS_SECONDS:
+            return members
+        return {
+            each: replace(member, visited_at=now) if member.visited_at is None else member
+            for each, member in members.items()
+        }
+
+    def _retry(
+        self, rollout: Rollout, members: Mapping[str, Member], progress: Progress
+    ) -> tuple[Rollout, Progress]:
+        """Do what the annotation asks for, once."""
+        asked = self.configuration.annotations.get(names.ANNOTATION_ROLLOUT, "")
+        if not asked or asked == rollout.retried:
+            return replace(rollout, retried=asked), progress
+        wanted = f"retry/{rollout.target.name}"
+        if asked == wanted:
+            return retry(replace(rollout, retried=asked), members, progress, self.now())
+        if asked != self._refused:
+            self._refused = asked
+            message = f"Annotation {names.ANNOTATION_ROLLOUT} must be {wanted}: it is {asked[:100]!r}."
+            self.configuration.complain("BadOption", message)
+        return rollout, progress
+
+    # What is kept, and reported
+
+    def _report(self, before: Rollout | None, rollout: Rollout) -> None:
+        what = f"target {rollout.target.name} ({describe_change(rollout)})"
+        if before is None or before.target.name != rollout.target.name:
+            self._tell("RolloutStarted", f"The rollout of {what} began.")
+        if rollout.phase is Phase.STOPPED:
+            advice = (
+                "Correct the options, or repair the guest clusters and set annotation "
+                f"{names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
+            )
+            self._tell(
+                "RolloutStopped",
+                f"The rollout of {what} stopped: {rollout.reason}. {advice}",
+                is_warning=True,
+            )
+        if rollout.phase is Phase.COMPLETED:
+            self._tell("RolloutCompleted", f"The rollout of {what} is completed.")
+
+    def _tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
+        logger.log(logging.WARNING if is_warning else logging.INFO, "Rollout", extra={"reason": reason})
+        self.configuration.complain(reason, message, is_warning=is_warning, is_repeated=True)
 
     async def _load(self) -> None:
         try:
-            await self.targets.load()
-            self.state = await self.store.load()
-        except ApiError as error:
+            found = await self.client.get(CONFIG_MAPS, names.ROLLOUT_CONFIG_MAP, namespace=self.namespace)
+        except FipopError as error:
             self._load_error = str(error)
             raise
-        self._load_error = ""
-        self._began_at = self.now()
-        self._loaded = True
+        self._version = found["metadata"]["resourceVersion"] if found is not None else ""
+        before, self.rollout = self.rollout, parse_rollout((found or {}).get("data") or {})
+        if self._began_at is None:
+            self._began_at = self.now()
+        if before is None or self.rollout is None or before.target.name != self.rollout.target.name:
+            self.progress = Progress(since=self._began_at)
+        self._is_loaded, self._load_error = True, ""
 
-    def _follow(self, target: Target, settings: Settings) -> tuple[RolloutState, tuple[Notice, ...]]:
-        """Begin the rollout of another target, or do what the annotation asks for."""
-        state, now = self.state, self.now()
-        notices: tuple[Notice, ...] = ()
-        if state is None or state.target != target.name:
-            state, notices = begin(state or self._recall(target), target.name, now)
-        if settings.kubevip_rollout_type is RolloutType.ALL and state.phase is not Phase.COMPLETED:
-            state, more = complete(state, f"Every guest cluster gets target {target.name} next.")
-            return state, (*notices, *more)
-        asked = self.configuration.annotations.get(names.ANNOTATION_ROLLOUT, "")
-        if not asked:
-            state = _replace_acted(state, "")
-        elif asked != state.acted:
-            state, more = self._act(asked, state, now)
-            notices = (*notices, *more)
-        return state, notices
-
-    def _recall(self, target: Target) -> RolloutState | None:
-        """Make the state again where it is gone: of the two targets that are kept the other one was the stable one."""
-        others = [name for name in self.targets.known if name != target.name]
-        if len(others) != 1:
-            return None
-        return RolloutState(
-            number=0, target="", stable=others[0], phase=Phase.COMPLETED, started_at=self.now()
-        )
-
-    def _act(self, asked: str, state: RolloutState, now: float) -> tuple[RolloutState, tuple[Notice, ...]]:
-        what, _, name = asked.partition("/")
-        if what not in ("retry", "force") or name != state.target:
-            if asked != self._refused:
-                self._refused = asked
-                self.configuration.complain(
-                    "BadOption",
-                    f"Annotation {names.ANNOTATION_ROLLOUT} must be retry/{state.target} or force/{state.target}: "
-                    f"it is {asked[:100]!r}.",
-                )
-            return state, ()
-        state = _replace_acted(state, asked)
-        if what == "force" and state.phase is not Phase.COMPLETED:
-            return complete(state, f"Target {name} is forced: every guest cluster gets it next.")
-        if what == "retry" and state.phase is Phase.STOPPED:
-            return begin(state, name, now)
-        return state, ()
-
-    def _may_choose(self, state: RolloutState, fleet: Mapping[str, Guest]) -> bool:
-        if state.guests or state.phase is not Phase.CANARY:
-            return True
-        waited = self.now() - max(state.started_at, self._began_at)
-        return waited >= FIRST_LOOK_SECONDS or all(
-            self.guests.state(each).health is not None for each in fleet
-        )
-
-    def _is_at_target(self, guest_id: str) -> bool:
-        """Whether both releases of a guest cluster were seen at the current target."""
-        health = self.guests.state(guest_id).health
-        return health is not None and self.state is not None and self.state.target in health.targets
-
-    def _members(self, state: RolloutState, fleet: Mapping[str, Guest]) -> dict[str, GuestHealth]:
-        found = {guest_id: self.guests.state(guest_id).health or GuestHealth() for guest_id in fleet}
-        return {
-            guest_id: replace(
-                health,
-                canary=fleet[guest_id].cluster.labels.get(names.LABEL_CANARY) == "true",
-                joined=fleet[guest_id].cluster.created.timestamp() > state.started_at,
-                at_target=state.target in health.targets,
-            )
-            for guest_id, health in found.items()
-        }
-
-    async def _publish(self, state: RolloutState, notices: tuple[Notice, ...]) -> None:
-        """Write the state, then let it count: nothing is done in a guest that is not written down before."""
-        before = self.state
-        if state == before:
-            return
-        is_step = before is None or _landmarks(state) != _landmarks(before)
-        if is_step or self.now() - self._written_at >= WRITE_SECONDS:
-            await self.store.save(state)
-            self._written_at = self.now()
-        self.state = state
-        if before is None or before.number != state.number:
-            self._forget_rollout()
-        for notice in notices:
-            level = logging.WARNING if notice.is_warning else logging.INFO
-            logger.log(level, "Rollout", extra={"reason": notice.reason, "target": state.target})
-            self._report(notice)
-        if is_step:
-            self._wake_changed(before, state)
-
-    def _forget_rollout(self) -> None:
-        """Count nothing that was seen before, and let helm try everything again at once: another rollout begins."""
-        for _, guest in self.guests.states():
-            guest.release_memory.forget_failures()
-            if guest.health is not None:
-                guest.health = begin_rollout(guest.health, self.now())
-
-    def _report(self, notice: Notice) -> None:
-        self.configuration.complain(
-            notice.reason, notice.message, is_warning=notice.is_warning, is_repeated=True
-        )
-
-    def _wake_changed(self, before: RolloutState | None, state: RolloutState) -> None:
-        if state.phase is Phase.COMPLETED:
-            for guest_id in self.fleet():
-                self.queues.add(request_routine_visit(guest_id))
-            return
-        known = before.guests if before is not None else {}
-        for guest_id, progress in state.guests.items():
-            old = known.get(guest_id)
-            if old is None or old.step is not progress.step or (before and before.phase is not state.phase):
-                # One that goes back comes before all other work of helm.
-                is_urgent = progress.step is Step.FAILED
-                self.queues.add(request_visit(guest_id) if is_urgent else request_routine_visit(guest_id))
-
-    def _is_busy(self) -> bool:
-        state = self.state
-        if state is None:
-            return not self._loaded
-        back = any(one.step in (Step.FAILED, Step.UPGRADING) for one in state.guests.values())
-        return state.phase.is_active or (state.phase is Phase.STOPPED and back)
+    async def _save(self, rollout: Rollout, counts: Mapping[str, int]) -> None:
+        data, name = render_rollout(rollout, counts), names.ROLLOUT_CONFIG_MAP
+        try:
+            if self._version:
+                patch = {"metadata": {"resourceVersion": self._version}, "data": data}
+                written = await self.client.merge_patch(CONFIG_MAPS, name, patch, namespace=self.namespace)
+            else:
+                body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+                written = await self.client.create(CONFIG_MAPS, body, namespace=self.namespace)
+        except NotFoundError:
+            self._version = ""  # somebody deleted it: it is made again at the next step
+            raise
+        self._version = written["metadata"]["resourceVersion"]
 
 
-def _landmarks(state: RolloutState) -> object:
-    """Return what has to be written before it counts: all but times, and how far those are that go on."""
-    moving = (Step.ADMITTED, Step.UPGRADING)
-    guests = {
-        guest_id: one.step if one.step not in moving else None for guest_id, one in state.guests.items()
+def describe_change(rollout: Rollout) -> str:
+    """Return the versions of the charts of a target, with those of the stable one if they differ."""
+    found = []
+    for role, chart in rollout.target.charts.items():
+        stable = rollout.stable.charts[role].version if rollout.stable is not None else chart.version
+        former = f"{stable} → " if stable != chart.version else ""
+        found.append(f"{role.value} {former}{chart.version}")
+    return ", ".join(found)
+
+
+def render_rollout(rollout: Rollout, counts: Mapping[str, int]) -> dict[str, str]:
+    """Return the data of the ConfigMap. `counts` are for those who read it: no leader does."""
+    facts = {
+        "target": rollout.target.name,
+        "stable": rollout.stable.name if rollout.stable is not None else "",
+        "phase": rollout.phase.value,
+        "reason": rollout.reason,
+        "failed": sorted(rollout.failed),
+        "unproven": rollout.unproven,
+        "takesUnready": rollout.takes_unready,
+        "retried": rollout.retried,
+        "orders": rollout.orders,
     }
-    head = (state.number, state.target, state.stable, state.phase, state.wave, state.acted, state.reason)
-    return head, guests
+    return {
+        "rollout": json.dumps(facts),
+        "target": render_target(rollout.target),
+        "stable": render_target(rollout.stable),
+        "guests": json.dumps(counts),
+    }
 
 
-def _replace_acted(state: RolloutState, acted: str) -> RolloutState:
-    return state if state.acted == acted else replace(state, acted=acted)
+def parse_rollout(data: Mapping[str, str]) -> Rollout | None:
+    """Read what `render_rollout` wrote; None for anything else: the rollout begins again with canaries."""
+    target = parse_target(data.get("target", ""))
+    try:
+        facts = json.loads(data.get("rollout", ""))
+        return (
+            None
+            if target is None
+            else Rollout(
+                target=target,
+                stable=parse_target(data.get("stable", "")),
+                phase=Phase(facts["phase"]),
+                reason=str(facts["reason"]),
+                failed=frozenset(map(str, facts["failed"])),
+                unproven=tuple(map(str, facts["unproven"])),
+                takes_unready=facts["takesUnready"] is True,
+                retried=str(facts["retried"]),
+                orders={str(role): str(order) for role, order in facts["orders"].items()},
+            )
+        )
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return None
+
+
+def parse_counts(data: Mapping[str, str]) -> dict[str, int]:
+    """Read how many guest clusters stand where; empty if that was not written."""
+    try:
+        return {str(each): int(number) for each, number in json.loads(data.get("guests", "")).items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _key(chart: Chart) -> str:
+    return f"{chart} {chart.version} {chart.sha256}"

@@ -1,277 +1,365 @@
-"""What a rollout does next, decided from values alone: who is admitted, who succeeded or failed, when it stops.
+"""What a rollout does next, decided from values alone: who gets the target, who succeeded or failed, when it stops.
 
-The rules are those of docs/concepts/rollouts.md, in its order: a guest succeeds by what we saw ourselves; it fails by
-helm or by its deadline; what is out of reach neither counts nor blocks; a wave with too many failures stops
-the rollout.
+Where a guest cluster stands follows from what its last visit found. Only what no visit can find is kept in `Rollout`.
+The rules are those of docs/concepts/rollouts.md.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
-from fipop.settings.options import Settings
-from fipop.settings.values import FailureStrategy
-from fipop.state.guest_health import GuestHealth
+from fipop.guest.helm.charts import Target
+from fipop.guest.plan import Wish
+from fipop.guest.releases import Release, Status
+from fipop.settings.values import Amount
 
-HELM_ATTEMPTS = 3
-_LOST_PERCENT = 10
-_BACK = "; all of them were rolled back"
-"""Ends the reason of a stopped rollout once that was reported."""
-_LOST_AT_LEAST = 2
-_AT_THE_SAME_TIME_SECONDS = 120.0
-"""So long before a guest of the wave others may have been found out of reach; those that are looked at later count."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """An event of a rollout: its reason, a sentence, and whether it is bad news."""
-
-    reason: str
-    message: str
-    is_warning: bool = False
+_NAMED = 5
+"""The most guest clusters that the reason of a stop names."""
+VERDICT_SECONDS = 120.0
+"""How long after a deadline the verdict can take: a visit, a write, a change of leaders in between."""
+_REMEMBERED = 10
+"""The most targets that are remembered as unproven."""
 
 
-def begin(before: RolloutState | None, target: str, now: float) -> tuple[RolloutState, tuple[Notice, ...]]:
-    """Start the rollout of a target: canaries first; back to the stable target only for those that were touched."""
-    notices = []
-    if before is not None and before.phase.is_active and before.target != target:
-        notices.append(
-            Notice(
-                "RolloutSuperseded",
-                f"Target {target} replaces {before.target}.",
-            )
+class Phase(StrEnum):
+    """How a rollout stands."""
+
+    PROGRESSING = "Progressing"
+    STOPPED = "Stopped"
+    COMPLETED = "Completed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """All that is remembered of rollouts. A ConfigMap keeps it."""
+
+    target: Target
+    stable: Target | None = None
+    """The target that was completed last; None before the first one."""
+    phase: Phase = Phase.PROGRESSING
+    reason: str = ""
+    """Why it stopped, for people."""
+    failed: frozenset[str] = frozenset()
+    """The guest clusters in which the target failed: going back removes the evidence."""
+    unproven: tuple[str, ...] = ()
+    """The names of former targets that were never completed. What is not ready with one of them can be its fault."""
+    takes_unready: bool = False
+    """Whether no guest cluster was ready when it began, so that those that are not ready take part."""
+    retried: str = ""
+    """The annotation that was acted upon."""
+    orders: Mapping[str, str] = field(default_factory=dict)
+    """By role, which chart the options asked for. The version is looked up again if this changes."""
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the target was completed before. Guest clusters without a release then get it without a turn."""
+        return self.stable is not None and self.stable.name == self.target.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The options of rollouts."""
+
+    canaries: Amount
+    max_concurrency: Amount
+    max_failures: Amount
+    soak_seconds: float
+    deadline_seconds: float
+    is_all: bool = False
+    """Every guest cluster has the target at its next visit, and no failure stops that."""
+    goes_back: bool = True
+    """Whether guest clusters in which the target failed go back."""
+    is_paused: bool = False
+    is_blocked: bool = False
+    """Whether an archive of the target is missing."""
+    has_stable: bool = True
+    """Whether the archives of the stable target are there. If not, it counts as none."""
+    updates: bool = True
+    """Whether releases that are deployed change at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A guest cluster that is opted in, as the last visit of this leader found it. Times are monotonic."""
+
+    visited_at: float | None = None
+    """When it was visited last, whether it answered or not; None before the first visit of this leader."""
+    is_reachable: bool = False
+    is_open: bool = True
+    """Whether it is not paused, has a floating IP, and was ready in Rancher's eyes once."""
+    is_free: bool = True
+    """Whether no other helm has locked a release, and nobody else's kube-vip or provider runs or has the name."""
+    is_canary: bool = False
+    is_new: bool = False
+    """Whether it has no release."""
+    is_sound: bool = False
+    """Whether every release that is there runs and is ready."""
+    made_for: frozenset[str] = frozenset()
+    """The names of the targets that its releases were made for; "" for one that no target made."""
+    is_at_target: bool = False
+    """Whether both releases are deployed at the target."""
+    began_at: float | None = None
+    """When helm first took it up for the target, by this leader or by the age of what it made; None if it did not."""
+    ready_seconds: float | None = None
+    """How long all pods of both releases have been ready, since the upgrade; None if that was not asked."""
+
+    def see(self, releases: tuple[Release, ...], target: Target) -> Member:
+        """Return the same guest cluster with its releases; none if it could not be reached."""
+        there = [each for each in releases if each.status is not Status.ABSENT]
+        is_at_target = len(there) == len(releases) > 0 and all(
+            each.is_at(target) and each.status is Status.DEPLOYED for each in there
         )
-    stable = before.stable if before is not None else ""
-    state = RolloutState(
-        number=before.number + 1 if before is not None else 1,
+        # The older one is the start of helm. Nothing was made for a target that both releases were at before.
+        ages = [each.age_seconds for each in there if each.made_for == target.name]
+        if is_at_target and not ages:
+            ages = [min(each.age_seconds for each in there)]
+        starts = [] if self.began_at is None else [self.began_at]
+        starts += [self.visited_at - max(ages)] if ages and self.visited_at is not None else []
+        # Not longer than since the upgrade: before it, the pods of the revision before were ready.
+        soaks = [
+            min(each.ready_seconds, each.age_seconds) for each in there if each.ready_seconds is not None
+        ]
+        return replace(
+            self,
+            is_reachable=bool(releases),
+            is_free=all(each.is_free for each in releases),
+            is_new=bool(releases) and not there,
+            is_sound=bool(releases) and not any(each.problem for each in there),
+            made_for=frozenset(each.made_for for each in there),
+            is_at_target=is_at_target,
+            began_at=min(starts, default=None),
+            ready_seconds=min(soaks, default=None) if is_at_target else None,
+        )
+
+
+class Standing(StrEnum):
+    """Where a guest cluster stands in a rollout."""
+
+    AWAY = "away"
+    """It takes no part."""
+    PENDING = "pending"
+    PROGRESSING = "progressing"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What this leader knows of guest clusters in a rollout. The next leader finds it out by visits."""
+
+    since: float = 0.0
+    """When this leader began to lead, or began the rollout."""
+    admitted: frozenset[str] = frozenset()
+    """Those that may have the target and have neither succeeded nor failed."""
+    began: Mapping[str, float] = field(default_factory=dict)
+    """When helm began with the target, for deadlines."""
+    succeeded: frozenset[str] = frozenset()
+
+
+def begin(before: Rollout | None, target: Target) -> Rollout:
+    """Start the rollout of another target."""
+    if before is None:
+        return Rollout(target=target)
+    left = () if before.is_stable else (before.target.name,)
+    unproven = tuple(each for each in (*before.unproven, *left) if each != target.name)
+    return Rollout(
         target=target,
-        stable=stable,
-        phase=Phase.CANARY,
-        started_at=now,
-        acted=before.acted if before is not None else "",
+        stable=before.stable,
+        unproven=unproven[-_REMEMBERED:],
+        retried=before.retried,
     )
-    if target == stable:
-        message = f"Target {target} is the stable target: guest clusters that were changed return to it without waves."
-        return replace(state, phase=Phase.COMPLETED), (*notices, Notice("RolloutCompleted", message))
-    return state, (*notices, Notice("RolloutStarted", f"The rollout of target {target} began with canaries."))
 
 
-def complete(state: RolloutState, message: str) -> tuple[RolloutState, tuple[Notice, ...]]:
-    """Have a target be the stable one."""
-    done = replace(state, phase=Phase.COMPLETED, stable=state.target, guests={}, reason="")
-    return done, (Notice("RolloutCompleted", message),)
+def retry(
+    rollout: Rollout, fleet: Mapping[str, Member], progress: Progress, now: float
+) -> tuple[Rollout, Progress]:
+    """Let the guest clusters in which the target failed take part again. Those that have it get another deadline."""
+    again = {each: now for each in rollout.failed if each in fleet and fleet[each].began_at is not None}
+    others = {each: since for each, since in progress.began.items() if each not in rollout.failed}
+    rollout = replace(rollout, phase=Phase.PROGRESSING, reason="", failed=frozenset())
+    return rollout, replace(progress, began={**others, **again})
 
 
 def advance(
-    state: RolloutState,
-    fleet: Mapping[str, GuestHealth],
-    settings: Settings,
-    now: float,
-    *,
-    elapsed: float,
-    blocked: bool = False,
-) -> tuple[RolloutState, tuple[Notice, ...]]:
-    """Take in what is known of the fleet; give the state from now on, and what is to be told.
-
-    `elapsed`: seconds since it was asked last, for clocks that stand still. `blocked`: the target's charts cannot be
-    had: who fails without them fails, and nobody is late.
-    """
-    if state.phase is Phase.COMPLETED:
-        return state, ()
-    if settings.kubevip_rollout_paused:
-        return replace(state, guests={g: _wait(one, elapsed) for g, one in state.guests.items()}), ()
-    lost_at = sorted(
-        member.lost_at
-        for guest_id, member in fleet.items()
-        if member.lost_at is not None and guest_id not in state.guests
+    rollout: Rollout, fleet: Mapping[str, Member], progress: Progress, policy: Policy, now: float
+) -> tuple[Rollout, Progress]:
+    """Take in what is seen of the fleet, and return how the rollout goes on."""
+    if policy.is_all:
+        rollout = replace(rollout, phase=_unstopped(rollout), reason="", failed=frozenset())
+    began = _find_starts(rollout, fleet, progress, policy, now)
+    progress = replace(progress, began=began)
+    rollout = _include_unready(rollout, fleet, progress)
+    standings = {each: judge(each, member, rollout, progress, policy) for each, member in fleet.items()}
+    under_way, pending = _those(standings, Standing.PROGRESSING), _those(standings, Standing.PENDING)
+    succeeded = frozenset(_those(standings, Standing.SUCCEEDED))
+    progress = replace(progress, admitted=frozenset(under_way), succeeded=succeeded)
+    if any(each.is_open and each.visited_at is None for each in fleet.values()):
+        # How many succeeded is not known yet, so neither is how many failures are too many.
+        return rollout, progress
+    failed = rollout.failed.union(_those(standings, Standing.FAILED))
+    canaries = max(1, policy.canaries.of(len(fleet)))
+    tolerated = 0
+    if len(succeeded) >= canaries:
+        tolerated = policy.max_failures.of(len(succeeded) + len(failed) + len(under_way))
+    if failed != rollout.failed and len(failed) > tolerated and rollout.phase is not Phase.STOPPED:
+        reason = _describe_failures(failed, len(fleet), len(succeeded))
+        rollout = replace(rollout, phase=Phase.STOPPED, reason=reason)
+    rollout = replace(rollout, failed=failed)
+    if rollout.phase is Phase.STOPPED or policy.is_paused or policy.is_blocked:
+        return rollout, replace(progress, admitted=progress.admitted.intersection(began))
+    drifts = not policy.updates and any(
+        each.is_reachable and not each.is_new and not each.is_at_target for each in fleet.values()
     )
-    untouched = len(fleet.keys() - state.guests.keys())
-    guests = {}
-    for guest_id, one in state.guests.items():
-        member = fleet.get(guest_id)
-        stands_still = blocked or (member is not None and _vanished_with_others(member, lost_at, untouched))
-        timed = _wait(one, elapsed) if stands_still else one
-        guests[guest_id] = _judge(timed, member, settings, now, phase=state.phase)
-    state = replace(state, guests=guests)
-    if state.phase is Phase.STOPPED:
-        return _settle_stopped(state)
-    failed = state.count(Step.FAILED)
-    if failed > _allowed(state, settings):
-        return _stop(state, failed, settings)
-    if blocked or not all(one.step.is_final for one in state.of_wave().values()):
-        return state, ()
-    return _next_wave(state, fleet, settings, now)
+    out_of_reach = sum(
+        fleet[each].is_open and not fleet[each].is_reachable for each in _those(standings, Standing.AWAY)
+    )
+    if not (pending or under_way or drifts) and len(succeeded) > out_of_reach:
+        return replace(rollout, phase=Phase.COMPLETED, stable=rollout.target), progress
+    # As many at a time as have succeeded: 2, 2, 4, 8 and so on, up to the limit.
+    limit = min(max(1, policy.max_concurrency.of(len(fleet))), max(canaries, len(succeeded)))
+    limit = len(fleet) if policy.is_all else limit
+    pending.sort(key=lambda each: (not fleet[each].is_canary, each))
+    next_ones = pending[: max(0, limit - len(under_way))]
+    return rollout, replace(progress, admitted=progress.admitted.union(next_ones))
 
 
-def _wait(one: GuestProgress, seconds: float) -> GuestProgress:
-    """Have a guest's clock stand still."""
-    return one if one.step.is_final else replace(one, since=one.since + seconds)
+def judge(guest_id: str, member: Member, rollout: Rollout, progress: Progress, policy: Policy) -> Standing:
+    """Return where a guest cluster stands. What succeeded or failed once stays so."""
+    if guest_id in rollout.failed:
+        return Standing.FAILED
+    if guest_id in progress.succeeded:
+        return Standing.SUCCEEDED
+    began_at = progress.began.get(guest_id)
+    is_admitted = guest_id in progress.admitted
+    if member.is_at_target:
+        is_proven = member.is_sound and (member.ready_seconds or 0.0) >= policy.soak_seconds
+        # Who got the target as the stable one is not judged. A former leader has judged those with a deadline before
+        # this lead.
+        verdict_seconds = policy.deadline_seconds + VERDICT_SECONDS
+        was_judged = began_at is not None and began_at + verdict_seconds <= progress.since
+        if is_proven or was_judged or (rollout.is_stable and not is_admitted):
+            return Standing.SUCCEEDED
+    if not member.is_open:
+        return Standing.AWAY
+    if began_at is not None and (is_admitted or not rollout.is_stable):
+        # How long pods have been ready counts, not when somebody looks: a verdict needs a visit after the deadline.
+        was_asked = not (member.is_at_target and member.ready_seconds is None)
+        is_late = was_asked and (member.visited_at or 0.0) >= began_at + policy.deadline_seconds
+        if is_late:
+            return Standing.AWAY if policy.is_all else Standing.FAILED
+        return Standing.PROGRESSING
+    if not takes_part(member, rollout, policy):
+        return Standing.AWAY
+    return Standing.PROGRESSING if is_admitted else Standing.PENDING
 
 
-def _judge(
-    one: GuestProgress, member: GuestHealth | None, settings: Settings, now: float, *, phase: Phase
-) -> GuestProgress:
-    if one.step is Step.FAILED:
-        may_go_back = phase is Phase.STOPPED and _goes_back(settings)
-        went_back = may_go_back and member is not None and member.went_back
-        return replace(one, step=Step.ROLLED_BACK) if went_back else one
-    if one.step.is_final:
-        return one
-    deadline = settings.kubevip_rollout_progress_deadline_seconds
-    if (
-        member is None
-    ):  # gone, paused, or it wants none of it any more: who was touched may be back, and goes back
-        if one.step is Step.ADMITTED:
-            return replace(one, step=Step.SKIPPED)
-        return replace(one, step=Step.PASSED_OVER) if now - one.since >= deadline else one
-    if one.step is Step.ADMITTED:
-        if member.helm_began is None and not member.at_target:
-            if member.reachable is False:
-                return replace(one, step=Step.SKIPPED)
-            has_turn = member.turn_since is not None and now - max(one.since, member.turn_since) >= deadline
-            return replace(one, step=Step.PASSED_OVER) if has_turn else one
-        one = replace(one, step=Step.UPGRADING, since=max(one.since, member.helm_began or now))
-    if member.helm_failures >= HELM_ATTEMPTS:
-        return replace(one, step=Step.FAILED)
-    soak = settings.kubevip_rollout_min_success_seconds
-    if member.at_target and member.ready_since is not None and now - member.ready_since >= soak:
-        return replace(one, step=Step.SUCCEEDED)
-    # What nobody of us watched does not count: another leader begins anew.
-    if now - max(one.since, member.seen_since) < deadline:
-        return one
-    return replace(one, step=Step.PASSED_OVER if one.weak else Step.FAILED)
-
-
-def _vanished_with_others(member: GuestHealth, lost_at: Sequence[float], untouched: int) -> bool:
-    """Whether untouched guests went out of reach when this one did: then it is the network, or us."""
-    if member.lost_at is None:
+def takes_part(member: Member, rollout: Rollout, policy: Policy) -> bool:
+    """Return whether a guest cluster in which helm has not begun can be admitted."""
+    if not (member.is_reachable and member.is_open and member.is_free):
         return False
-    with_it = len(lost_at) - bisect.bisect_left(lost_at, member.lost_at - _AT_THE_SAME_TIME_SECONDS)
-    return with_it >= max(min(_LOST_AT_LEAST, untouched), untouched * _LOST_PERCENT // 100, 1)
+    if member.is_new:
+        # It gets the stable target first, if there is one.
+        has_stable = rollout.stable is not None and policy.has_stable
+        return not (has_stable and (policy.updates or rollout.is_stable))
+    may_be_unready = rollout.takes_unready or policy.is_all or is_at_fault(member, rollout)
+    return policy.updates and (member.is_sound or may_be_unready)
 
 
-def _allowed(state: RolloutState, settings: Settings) -> int:
-    return 0 if state.phase is Phase.CANARY else settings.kubevip_rollout_max_failures.of(state.size)
+def is_at_fault(member: Member, rollout: Rollout) -> bool:
+    """Return whether a guest cluster is not ready with a target that was never completed: that can be the fault."""
+    return not member.is_sound and not member.made_for.isdisjoint(rollout.unproven)
 
 
-def _goes_back(settings: Settings) -> bool:
-    return settings.kubevip_rollout_failure_strategy is FailureStrategy.ROLLBACK
+def choose_wish(guest_id: str, member: Member, rollout: Rollout, progress: Progress, policy: Policy) -> Wish:
+    """Return what the releases of a guest cluster should be. Every one keeps what it runs until it is admitted.
 
-
-def _stop(state: RolloutState, failed: int, settings: Settings) -> tuple[RolloutState, tuple[Notice, ...]]:
-    """Admit nobody more. Of a canary wave all goes back, of a later one what failed; nothing else is touched."""
-    guests = {}
-    for guest_id, one in state.guests.items():
-        if one.step in (Step.ADMITTED, Step.SKIPPED):
-            continue  # untouched, and stays so
-        all_back = state.phase is Phase.CANARY and _goes_back(settings)
-        guests[guest_id] = replace(one, step=Step.FAILED) if all_back else one
-    names = ", ".join(sorted(g for g, one in state.guests.items() if one.step is Step.FAILED)[:5])
-    reason = f"{failed} of {state.size} guest clusters failed in wave {state.wave}: {names}"
-    hint = f"Fix them, then set annotation rollout: retry/{state.target} or force/{state.target}"
-    stopped = replace(state, phase=Phase.STOPPED, guests=guests, reason=reason)
-    message = f"The rollout of target {state.target} stopped, {reason}. {hint}."
-    return stopped, (Notice("RolloutStopped", message, is_warning=True),)
-
-
-def _settle_stopped(state: RolloutState) -> tuple[RolloutState, tuple[Notice, ...]]:
-    """Tell once when all that failed is back."""
-    back = [one for one in state.guests.values() if one.step is Step.ROLLED_BACK]
-    waits = any(one.step in (Step.FAILED, Step.UPGRADING) for one in state.guests.values())
-    told = state.reason.endswith(_BACK)
-    if not back or waits or told:
-        return state, ()
-    message = f"Target {state.target} was rolled back in {len(back)} guest clusters."
-    return replace(state, reason=state.reason + _BACK), (Notice("RolledBack", message),)
-
-
-def _next_wave(
-    state: RolloutState, fleet: Mapping[str, GuestHealth], settings: Settings, now: float
-) -> tuple[RolloutState, tuple[Notice, ...]]:
-    notices: list[Notice] = []
-    succeeded = state.count(Step.SUCCEEDED)
-    is_first = not state.of_wave()
-    proven = state.phase is Phase.WAVE or succeeded > 0
-    if not is_first and succeeded:
-        notices.append(
-            Notice(
-                "WaveSucceeded",
-                f"Wave {state.wave} of {state.target} succeeded: {succeeded} guest clusters.",
-            )
+    `member`: as it is seen now, perhaps later than what `progress` was made from.
+    """
+    target, stable = rollout.target, rollout.stable if policy.has_stable else None
+    is_begun = member.began_at is not None or member.is_at_target
+    is_admitted = guest_id in progress.admitted and (is_begun or takes_part(member, rollout, policy))
+    has_failed = guest_id in rollout.failed
+    is_all = policy.is_all and not policy.is_paused
+    if not has_failed and (is_all or is_admitted or guest_id in progress.succeeded):
+        return Wish(
+            target=target, may_change=policy.updates, reason="" if policy.updates else "Drift", awaited=target
         )
-    over = sorted(g for g, one in state.of_wave().items() if one.step is Step.PASSED_OVER)
-    if over:
-        message = f"Wave {state.wave} of {state.target} passed over {len(over)} guest clusters: {', '.join(over[:5])}."
-        notices.append(Notice("GuestsPassedOver", message, is_warning=True))
-    left = (Step.FAILED, Step.PASSED_OVER)
-    kept = {guest_id: one for guest_id, one in state.guests.items() if one.step in left}
-    state = replace(state, guests=kept, phase=Phase.WAVE if proven else Phase.CANARY)
-    chosen = _choose(state, fleet, settings)
-    if not chosen:
-        done, more = _finish(state, fleet)
-        return done, (*notices, *more)
-    number = state.wave + 1
-    admitted = {
-        guest_id: GuestProgress(
-            step=Step.ADMITTED,
-            since=now,
-            revisions=fleet[guest_id].revisions,
-            wave=number,
-            weak=not fleet[guest_id].ready,
-        )
-        for guest_id in chosen
-    }
-    what = "canaries" if state.phase is Phase.CANARY else "guest clusters"
-    notices.append(Notice("WaveStarted", f"Wave {number} of {state.target} began: {len(chosen)} {what}."))
-    state = replace(state, guests=kept | admitted, wave=number, size=len(chosen))
-    return state, tuple(notices)
+    reason = "RolloutPending" if policy.updates or member.is_new else "Drift"
+    reason = "RolloutPaused" if policy.is_paused else reason
+    is_hurt = rollout.phase is Phase.STOPPED and not is_begun and is_at_fault(member, rollout)
+    if has_failed or is_hurt:
+        if not (policy.goes_back and policy.updates) or policy.is_paused:
+            return Wish(reason=reason, awaited=target)
+        if is_hurt or (stable is not None and not rollout.is_stable):
+            return Wish(target=stable, may_change=True, reason="RolledBack", awaited=target)
+        return Wish(leaves=target, may_change=True, reason="RolledBack", awaited=target)
+    if is_begun:
+        stable = target  # what this leader has not judged yet stays
+    elif member.is_new and not (member.is_free and _gets_stable(rollout, policy)):
+        stable = None  # it waits for its turn, or for the end of what runs beside it
+    return Wish(target=stable, reason=reason, awaited=target)
 
 
-def _finish(state: RolloutState, fleet: Mapping[str, GuestHealth]) -> tuple[RolloutState, tuple[Notice, ...]]:
-    """Complete, unless nobody could be asked yet, or no canary could be reached."""
-    if any(member.reachable is None for member in fleet.values()):
-        return state, ()
-    is_proven = state.phase is Phase.WAVE or any(member.at_target for member in fleet.values())
-    if fleet and not is_proven:
-        waiting = "no guest cluster can be reached for a canary"
-        if state.reason == waiting:
-            return state, ()
-        notice = Notice("RolloutWaiting", f"Target {state.target} waits: {waiting}.", is_warning=True)
-        return replace(state, reason=waiting), (notice,)
-    return complete(state, f"Target {state.target} is the stable target now.")
+def count(standings: Iterable[Standing]) -> dict[str, int]:
+    """Count guest clusters by standing, for the metric and for reports."""
+    counts = dict.fromkeys((each.value for each in Standing), 0)
+    for each in standings:
+        counts[each.value] += 1
+    return counts
 
 
-def _choose(state: RolloutState, fleet: Mapping[str, GuestHealth], settings: Settings) -> list[str]:
-    """Give who is admitted next: canaries, or a wave twice as large as the one before."""
-    open_to = {
-        guest_id: member
-        for guest_id, member in fleet.items()
-        if member.reachable and not member.at_target and guest_id not in state.guests
-    }
-    counted = sum(not member.joined for member in fleet.values())
-    if state.phase is Phase.CANARY:
-        return list(_choose_canaries(open_to, settings, counted))
-    limit = max(1, settings.kubevip_rollout_max_concurrency.of(counted))
-    first = max(1, settings.kubevip_rollout_canaries.of(counted))
-    # At most 2^20: a number of waves that no fleet has.
-    size = min(limit, first * 2 ** min(state.wave, 20))
-    ordered = sorted(
-        open_to, key=lambda guest_id: (open_to[guest_id].joined, not open_to[guest_id].ready, guest_id)
+def _find_starts(
+    rollout: Rollout, fleet: Mapping[str, Member], progress: Progress, policy: Policy, now: float
+) -> dict[str, float]:
+    """Return when helm began with the target in each guest cluster: what is known once stays."""
+    found = {}
+    for guest_id, member in fleet.items():
+        known, seen = progress.began.get(guest_id), member.began_at
+        if known is None and seen is not None:
+            # Nobody is late by the time in which nobody led.
+            known = seen if member.is_at_target else max(seen, progress.since)
+        if known is None:
+            continue
+        # Nor by the time in which helm could not go on there.
+        is_held = policy.is_blocked or not (policy.updates or member.made_for == {rollout.target.name})
+        waits = not member.is_at_target and (not member.is_open or (is_held and member.is_reachable))
+        found[guest_id] = now if waits else known
+    return found
+
+
+def _include_unready(rollout: Rollout, fleet: Mapping[str, Member], progress: Progress) -> Rollout:
+    """Let those that are not ready take part if nobody is ready: they have nothing to lose."""
+    is_first = not (progress.began or progress.succeeded or rollout.failed)
+    is_seen = all(each.visited_at is not None for each in fleet.values() if each.is_open)
+    candidates = [
+        each
+        for each in fleet.values()
+        if each.is_reachable and each.is_open and each.is_free and not each.is_new
+    ]
+    if is_first and is_seen and candidates and not any(each.is_sound for each in candidates):
+        return replace(rollout, takes_unready=True)
+    return rollout
+
+
+def _gets_stable(rollout: Rollout, policy: Policy) -> bool:
+    """Return whether the stable target is installed at once where no release is."""
+    return policy.updates or rollout.is_stable or rollout.phase is Phase.STOPPED
+
+
+def _unstopped(rollout: Rollout) -> Phase:
+    return Phase.PROGRESSING if rollout.phase is Phase.STOPPED else rollout.phase
+
+
+def _those(standings: Mapping[str, Standing], wanted: Standing) -> list[str]:
+    return [each for each, standing in standings.items() if standing is wanted]
+
+
+def _describe_failures(failed: Iterable[str], size: int, succeeded: int) -> str:
+    names = sorted(failed)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (
+        f"the target failed in {len(names)} of {size} guest clusters ({', '.join(names[:_NAMED])}{more}) "
+        f"and succeeded in {succeeded}"
     )
-    old = [guest_id for guest_id in ordered if not open_to[guest_id].joined]
-    # Who joined is admitted with the last wave: not before all others are.
-    return ordered[:size] if len(old) <= size else old[:size]
-
-
-def _choose_canaries(open_to: Mapping[str, GuestHealth], settings: Settings, counted: int) -> Iterator[str]:
-    old = sorted(guest_id for guest_id, one in open_to.items() if not one.joined)
-    # Where nobody is ready it may be what the rollout mends: nobody has anything to lose, and who gets ready is proof.
-    ready = [guest_id for guest_id in old if open_to[guest_id].ready] or old
-    labelled = [guest_id for guest_id in ready if open_to[guest_id].canary]
-    others = [guest_id for guest_id in ready if not open_to[guest_id].canary]
-    wanted = max(1, settings.kubevip_rollout_canaries.of(counted))
-    yield from labelled
-    yield from others[: max(0, wanted - len(labelled))]

@@ -16,7 +16,7 @@ from localfleet.chartrepo import ChartRepository
 from localfleet.controlplane import ControlPlane
 from localfleet.helm import PUBLISHED, Helm
 from localfleet.proxy import RancherProxy
-from tests.api.guest.guest_bench import GuestBench, open_bench, settings_with
+from tests.api.guest.guest_bench import GuestBench, open_bench
 from tests.api.sweeping import sweep
 
 
@@ -66,7 +66,7 @@ async def bench(
     helm_program: Path,
     guest_id: str,
 ) -> AsyncIterator[GuestBench]:
-    settings = settings_with(kubevipChartRepoUrl=repository.url)
-    async with open_bench(plane, proxy, settings, str(helm_program), guest_id) as bench:
+    options = {"kubevipChartRepoUrl": repository.url}
+    async with open_bench(plane, proxy, str(helm_program), guest_id, **options) as bench:
         yield bench
     await sweep(plane.client)

@@ -1,223 +1,230 @@
-"""One guest behind Rancher's door, and the room that makes passes over it."""
+"""A real guest cluster behind Rancher's proxy, with real helm, and an operator whose management cluster is in memory.
 
+The operator is the whole program, built by `build_operator`. It visits each second and rolls out at once.
+"""
+
+import asyncio
 import base64
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from fipop.api.objects import FloatingIP
-from fipop.guest.guest_pass import GuestSessions
-from fipop.guest.harvester import PARKED_LABEL
-from fipop.guest.helm.chart_cache import ChartCache
-from fipop.guest.helm.charts import HARVESTER_RELEASE, Role
-from fipop.guest.limits import GuestLimits
-from fipop.guest.release_gate import ReleaseGate, gate_of_settings
-from fipop.guest.release_memory import ReleaseMemory
-from fipop.guest.reports import GuestTask, PassReport, ReleaseReport
+from fipop.api import names
+from fipop.guest.helm.process import LocalHelm
 from fipop.kube.guests import GuestServers
-from fipop.settings.options import DEFAULTS, Settings, parse_settings
+from fipop.operator.app import OperatorOptions, build_operator
 from localfleet.client import ApiClient, Json
 from localfleet.controlplane import ControlPlane
 from localfleet.harvester_guest import DAEMON_SET
 from localfleet.helm import Helm
 from localfleet.proxy import GuestRoute, RancherProxy, SeenRequest, upstream_of
 from localfleet.waiting import eventually
-from tests.harness.reaching import build_runner
-from tests.harness.tasks import asking, build_task, permit
+from tests.harness.api_in_memory import Link, Watched
+from tests.harness.fleet import WORKSPACE, Fleet
+from tests.harness.virtual_time import VirtualClock
 
 TOKEN = "kubeconfig-u-guest:secret"
-CONFIG_MAP = "/api/v1/namespaces/{}/configmaps/kubevip"
-
+ADDRESS = "10.0.0.10"
+PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
 GOOD_VALUES = """\
 env:
   vip_interface: eth0
 tolerations:
   - {key: node-role.kubernetes.io/control-plane, operator: Exists}
 """
-
-
-def settings_with(**options: str) -> Settings:
-    """Settings as an admin's ConfigMap would give them; charts that run on the fleet's nodes unless told else."""
-    data = {
-        "kubevipChartValues": GOOD_VALUES,
-        "kubevipCloudProviderChartValues": "replicasCount: 1\n",
-        **options,
-    }
-    settings, bad = parse_settings(data, DEFAULTS)
-    assert not bad
-    return settings
+OTHER_VALUES = GOOD_VALUES + "podAnnotations: {changed: 'yes'}\n"
+OPTIONS = {
+    "operateGuestClusterInterval": "1",
+    "kubevipRolloutType": "All",
+    "kubevipRolloutMinSuccessTime": "0",
+    "kubevipUpdate": "true",
+    "kubevipChartValues": GOOD_VALUES,
+    "kubevipCloudProviderChartValues": "replicasCount: 1\n",
+}
+CONDITIONS = {"kube-vip": "KubeVipReady", "kube-vip-cloud-provider": "CloudProviderReady"}
 
 
 @dataclass(slots=True, kw_only=True)
 class GuestBench:
-    """A guest, its door, and the room under test; `settings`, `addresses` and the rest shape the next pass."""
+    """A guest cluster with a floating IP, and the operator that serves it."""
 
     plane: ControlPlane
     proxy: RancherProxy
     route: GuestRoute
-    tools: GuestLimits
-    room: GuestSessions
-    settings: Settings
+    helm_program: str
     guest_id: str
-    opted_in: bool = True
-    addresses: tuple[str, ...] = ("10.0.0.1",)
-    retired: frozenset[str] = frozenset()
-    update_config_map: bool = True
-    before_write: Callable[[], Awaitable[bool]] = permit
-    more_floating_ips: tuple[FloatingIP, ...] = ()
-    gate: ReleaseGate | None = None
-    leaving: bool = False
-    may_remove: bool = False
-    memory: ReleaseMemory = field(default_factory=ReleaseMemory)
-    reported: frozenset[tuple[str, str]] = frozenset()
-    """The releases that the status of the guest's floating IPs names, by the last pass that told of any."""
+    fleet: Fleet = field(default_factory=Fleet)
+    guests: GuestServers = field(default_factory=GuestServers)
+    _task: "asyncio.Task[None] | None" = None
 
     @property
     def client(self) -> ApiClient:
         return self.plane.client
 
-    @property
-    def helm_runs(self) -> int:
-        return self.tools.helm.runs
+    def set_options(self, **options: str) -> None:
+        """Set options, and leave the others as they are."""
+        self.fleet.set_options(**options)
 
-    def task(self) -> GuestTask:
-        first = asking(
-            "demo-kubevip",
-            namespace=self.guest_id,
-            addresses=self.addresses,
-            update_config_map=self.update_config_map,
+    def opt_in(self, **labels: str) -> None:
+        self.fleet.label_guest(self.guest_id, **({names.LABEL_OPT_IN: "true"} | labels))
+
+    async def start(self) -> None:
+        """Start the operator, or another one in its place."""
+        await self.stop()
+        link = Link(self.fleet.memory)
+
+        def watch(callbacks: Mapping[Any, Callable[[str, Any], None]], _: Callable[[], None]) -> Watched:
+            return Watched(self.fleet.memory, callbacks)
+
+        operator = build_operator(
+            OperatorOptions(identity="operator", version="0", health_port=None, leader_election=False),
+            api=lambda: link,
+            guests=self.guests,
+            watch=watch,
+            helm=LocalHelm(self.helm_program, self.guests),
+            clock=VirtualClock(),
+            random=Random(1),
         )
-        return build_task(
-            first,
-            *self.more_floating_ips,
-            guest_id=self.guest_id,
-            kubeconfig=self.kubeconfig(),
-            opted_in=self.opted_in,
-            retired=self.retired,
-            settings=self.settings,
-            before_write=self.before_write,
-            gate=self.gate or gate_of_settings(self.settings),
-            leaving=self.leaving,
-            may_remove=self.may_remove,
-            reported=self.reported,
-            memory=self.memory,
-        )
+        self._task = asyncio.create_task(operator.run())
 
-    def kubeconfig(self) -> bytes:
-        ca = base64.b64encode(self.proxy.ca_pem.encode()).decode()
-        cluster = {"server": self.proxy.url_of(self.guest_id), "certificate-authority-data": ca}
-        return json.dumps(
-            {
-                "clusters": [{"name": "cluster", "cluster": cluster}],
-                "users": [{"name": "user", "user": {"token": TOKEN}}],
-                "contexts": [{"name": "default", "context": {"cluster": "cluster", "user": "user"}}],
-                "current-context": "default",
-            }
-        ).encode()
+    async def stop(self) -> None:
+        """End the operator as SIGTERM does."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
-    async def run(self, *, deep: bool = False) -> PassReport:
-        report = await self.room.run_pass(self.task(), deep=deep)
-        if report.releases:
-            self.reported = frozenset((each.release.namespace, each.release.name) for each in report.releases)
-        return report
+    def releases(self) -> dict[str, Json]:
+        """Return the releases that the status names, by role."""
+        guest = self.fleet.status(self.guest_id).get("guest") or {}
+        return {each["role"]: each for each in guest.get("releases") or ()}
 
-    async def settle(self, *, seconds: float = 60.0) -> PassReport:
-        """Make passes until both releases are ready and nothing is left to do."""
+    def revisions(self) -> list[int]:
+        return [each.get("revision", 0) for each in self.releases().values()]
 
-        async def is_settled() -> PassReport | None:
-            report = await self.run()
-            assert report.error is None, report.error
-            ready = all(release.readiness.ready for release in report.releases) and report.releases
-            return report if ready and not await self.runs_harvester() else None
+    def reason(self, role: str = "kube-vip") -> str:
+        return self.fleet.condition(self.guest_id, CONDITIONS[role])[1]
 
-        return await eventually(is_settled, seconds=seconds, what="the guest to settle")
+    def message(self, role: str = "kube-vip") -> str:
+        return self.fleet.message(self.guest_id, CONDITIONS[role])
 
-    async def runs_harvester(self) -> bool:
-        """Whether Harvester's own kube-vip is there and is not parked."""
-        found = await self.client.find(DAEMON_SET)
-        annotations = (found or {}).get("metadata", {}).get("annotations") or {}
-        is_harvester = annotations.get("meta.helm.sh/release-name") == HARVESTER_RELEASE
-        return is_harvester and PARKED_LABEL not in await self.selector()
+    async def until(self, is_so: Callable[[], bool], *, seconds: float = 60.0) -> None:
+        """Wait until something is so; what the conditions say then is in the error."""
+
+        async def check() -> bool:
+            return is_so()
+
+        try:
+            await eventually(check, seconds=seconds, what="the guest cluster to get there")
+        except Exception as error:
+            raise AssertionError(f"{error}: {self.fleet.status(self.guest_id)}") from error
+
+    async def until_ready(self, *, seconds: float = 60.0) -> None:
+        await self.until(lambda: all(self.reason(each) == "Ready" for each in CONDITIONS), seconds=seconds)
+
+    async def until_revisions(self, *wanted: int) -> None:
+        await self.until(lambda: self.revisions() == list(wanted) and self.reason() == "Ready")
+
+    async def until_reason(self, reason: str, role: str = "kube-vip") -> None:
+        await self.until(lambda: self.reason(role) == reason)
+
+    async def visits(self, number: int = 2) -> list[SeenRequest]:
+        """Wait for so many visits, and return the requests from now on."""
+        self.proxy.forget_requests()
+
+        async def is_over() -> bool:
+            seen = self.proxy.requests_of(self.guest_id)
+            return sum(each.path == "/api/v1/configmaps" for each in seen) > number
+
+        await eventually(is_over, seconds=30, what="visits")
+        return self.proxy.requests_of(self.guest_id)
 
     async def selector(self) -> dict[str, str]:
         """The node selector of the DaemonSet `kube-system/kube-vip`."""
         found = await self.client.get(DAEMON_SET)
         return dict(found["spec"]["template"]["spec"].get("nodeSelector") or {})
 
-    async def requests_of_a_pass(self) -> list[SeenRequest]:
-        self.proxy.forget_requests()
-        await self.run()
-        return self.proxy.requests_of(self.guest_id)
-
-    async def config_map(self, namespace: str = "kube-system") -> Json | None:
-        return await self.client.find(CONFIG_MAP.format(namespace))
-
     async def data(self, namespace: str = "kube-system") -> dict[str, str]:
-        found = await self.config_map(namespace)
-        return (found or {}).get("data") or {}
-
-    async def put_config_map(self, namespace: str = "kube-system", **data: str) -> None:
-        """As the predecessor, or anybody, would have left it."""
-        named = {key.replace("_", "-"): value for key, value in data.items()}
-        await self.client.create(
-            f"/api/v1/namespaces/{namespace}/configmaps",
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubevip"}, "data": named},
-        )
+        path = f"/api/v1/namespaces/{namespace}/configmaps/kubevip"
+        return (await self.client.find(path) or {}).get("data") or {}
 
     async def secrets(self, release: str, namespace: str = "kube-system") -> list[Json]:
         return await self.client.items(
             f"/api/v1/namespaces/{namespace}/secrets", labelSelector=f"owner=helm,name={release}"
         )
 
+    async def of_helm(self) -> set[str]:
+        """All objects of the releases' kinds that helm made, by kind and name."""
+        found = set()
+        for path in (
+            "/apis/apps/v1/daemonsets",
+            "/apis/apps/v1/deployments",
+            "/api/v1/namespaces/kube-system/serviceaccounts",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        ):
+            for each in await self.client.items(path, labelSelector="app.kubernetes.io/managed-by=Helm"):
+                found.add(f"{path.rpartition('/')[2]}/{each['metadata']['name']}")
+        return found
+
     async def helm(self, *arguments: str | Path, values: str = "") -> None:
         """Run helm by hand, as an administrator of the guest; `values` is YAML, in one line."""
         with tempfile.TemporaryDirectory() as folder:
-            helm = Helm(program=Path(self.tools.helm.executable), home=Path(folder))
+            helm = Helm(program=Path(self.helm_program), home=Path(folder))
             given = ("--set-json", values) if values else ()
             await helm.run(*arguments, "--kubeconfig", self.plane.admin_kubeconfig, *given)
 
-
-def release_of(report: PassReport, role: Role) -> ReleaseReport:
-    return next(release for release in report.releases if release.role is role)
-
-
-def helm_processes() -> list[int]:
-    """The processes that run helm below this one."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]
-            program = folder.joinpath("cmdline").read_bytes().split(b"\0")[0]
-        except OSError:
-            continue  # it ended while we looked
-        if int(parent) == os.getpid() and program.endswith(b"/helm"):
-            found.append(int(folder.name))
-    return found
+    def helm_processes(self) -> list[int]:
+        """The processes of the operator's helm."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]
+                program = folder.joinpath("cmdline").read_bytes().split(b"\0")[0]
+            except OSError:
+                continue  # it ended while we looked
+            if int(parent) == os.getpid() and program.endswith(b"/helm"):
+                found.append(int(folder.name))
+        return found
 
 
 @asynccontextmanager
 async def open_bench(
-    plane: ControlPlane, proxy: RancherProxy, settings: Settings, helm: str, guest_id: str, **runner: Any
+    plane: ControlPlane, proxy: RancherProxy, helm: str, guest_id: str, **options: str
 ) -> AsyncIterator[GuestBench]:
-    """Put a guest behind the door and make a room for it."""
+    """Put a guest cluster behind the proxy, with a floating IP, and start an operator."""
     proxy.issue_token(TOKEN)
     proxy.bind_token(TOKEN, guest_id)
     route = proxy.add_guest(guest_id, upstream_of(plane))
-    guests = GuestServers()
-    helm_runner = build_runner(helm, guests=guests, **runner)
-    tools = GuestLimits(helm=helm_runner, charts=ChartCache(helm_runner, failure_seconds=0.5), guests=guests)
-    room = GuestSessions(tools)
-    bench = GuestBench(
-        plane=plane, proxy=proxy, route=route, tools=tools, room=room, settings=settings, guest_id=guest_id
-    )
+    bench = GuestBench(plane=plane, proxy=proxy, route=route, helm_program=helm, guest_id=guest_id)
+    bench.fleet.add_range(iprange="10.0.0.10-10.0.0.29")
+    bench.fleet.add_guest(guest_id)
+    key = ("secrets", WORKSPACE, f"cluster-{guest_id}-kubeconfig")
+    secret = bench.fleet.memory.objects[key]
+    value = base64.b64encode(json.dumps(_kubeconfig(proxy, guest_id)).encode()).decode()
+    bench.fleet.memory.put(key, {**secret, "data": {"value": value}})
+    bench.set_options(**OPTIONS | options)
+    bench.fleet.ask(guest_id)
     try:
+        await bench.start()
         yield bench
     finally:
-        await room.close()
-        await guests.close()
+        await bench.stop()
+        await bench.guests.close()
         proxy.remove_guest(guest_id)
+
+
+def _kubeconfig(proxy: RancherProxy, guest_id: str) -> Json:
+    ca = base64.b64encode(proxy.ca_pem.encode()).decode()
+    cluster = {"server": proxy.url_of(guest_id), "certificate-authority-data": ca}
+    return {
+        "clusters": [{"name": "cluster", "cluster": cluster}],
+        "users": [{"name": "user", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "default", "context": {"cluster": "cluster", "user": "user"}}],
+        "current-context": "default",
+    }

@@ -12,10 +12,11 @@ from fipop.api.codec import format_time
 from fipop.api.names import ANNOTATION_PAUSED
 from fipop.cli.main import main
 from fipop.errors import ApiError, UnavailableError
-from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
+from fipop.operator.rollout.plan import Rollout
 from fipop.report.snapshot import ClusterSnapshot, Unread
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
+from tests.harness.releases import TARGET
 from tests.unit.cli.access import Unasked
 from tests.unit.report.snapshots import healthy_installation, snapshot
 
@@ -128,17 +129,9 @@ def test_a_guest_alone_is_not_told_of_the_operators_trouble(run: Callable[..., A
 
 def test_a_rollout_that_is_paused_shows(run: Callable[..., Any]) -> None:
     settings, _ = parse_settings({"kubevipRolloutPaused": "true"}, DEFAULTS)
-    progress = GuestProgress(step=Step.UPGRADING, since=0.0, revisions=(1, 1), wave=1)
-    state = RolloutState(
-        number=1,
-        target="c0ffee",
-        stable="",
-        phase=Phase.CANARY,
-        started_at=0.0,
-        wave=1,
-        size=1,
-        guests={"c-m-1": progress},
+    found = healthy_installation(
+        rollout=Rollout(target=TARGET), rollout_guests={"pending": 2}, settings=settings
     )
-    result = run(found=(seen(installation=healthy_installation(rollout=state, settings=settings)),))
-    for named in ("Canary, paused", "c-m-1 upgrading", "0 guest clusters remain", "RolloutPaused"):
+    result = run(found=(seen(installation=found),))
+    for named in ("Progressing, paused", "kube-vip 1.0.0", "2 pending", "RolloutPaused"):
         assert named in result.stdout

@@ -3,7 +3,7 @@
 import pytest
 
 from fipop.errors import GuestError
-from fipop.guest.errors import ChartError, HelmError, HelmFailure, PassTimeoutError
+from fipop.guest.errors import ChartError, HelmError, HelmFailure, VisitTimeoutError
 
 
 @pytest.mark.parametrize("failure", list(HelmFailure))
@@ -14,9 +14,9 @@ def test_each_failure_of_helm_completes_a_sentence(failure: HelmFailure) -> None
     assert text.isprintable()
 
 
-def test_a_pass_that_took_too_long_says_how_long() -> None:
-    assert isinstance(PassTimeoutError(seconds=29.6), GuestError)
-    assert "30 s" in str(PassTimeoutError(seconds=29.6))
+def test_a_visit_that_took_too_long_says_how_long() -> None:
+    assert isinstance(VisitTimeoutError(seconds=29.6), GuestError)
+    assert "30 s" in str(VisitTimeoutError(seconds=29.6))
 
 
 def test_a_chart_that_cannot_be_had_has_a_condition_of_its_own() -> None:

@@ -33,7 +33,7 @@ RANGE = RangeSample(
 GUEST = GuestSample(
     guest=build_guest("c-m-4xk8q2vz", harvester_cluster_name="harv1"),
     reachable=True,
-    last_pass=1.5e9,
+    last_visit=1.5e9,
 )
 
 
@@ -54,7 +54,7 @@ FLEET = FleetSnapshot(
     floating_ips={"True": 3, "False": 1, "Unknown": 0},
     gives_out=True,
     install_queue=12,
-    rollout=RolloutSample(target="c0ffee", state="Wave", guests={"pending": 9, "upgrading": 2}),
+    rollout=RolloutSample(target="c0ffee", state="Progressing", guests={"pending": 9, "progressing": 2}),
     last_answer=1.5e9,
 )
 

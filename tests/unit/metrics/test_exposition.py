@@ -23,7 +23,7 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
     metrics = fleet.metrics
     metrics.observe_queue_wait("guests", 0.2)
     metrics.observe_reconcile("FloatingIP", 0.1, success=False)
-    metrics.observe_pass(2.0, success=True)
+    metrics.observe_visit(2.0, success=True)
     metrics.observe_api_request("guest", "get", 404, 0.05)
     metrics.observe_api_request("management", "list", 0, 30)
     metrics.count_allocation("allocated")
@@ -36,7 +36,7 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
         'fipop_queue_wait_seconds_sum{queue="guests"} 0.2',
         'fipop_reconcile_duration_seconds_count{kind="FloatingIP"} 1.0',
         'fipop_reconcile_errors_total{kind="FloatingIP"} 1.0',
-        'fipop_pass_duration_seconds_sum{result="success"} 2.0',
+        'fipop_visit_duration_seconds_sum{result="success"} 2.0',
         'fipop_api_requests_total{code="4xx",target="guest",verb="get"} 1.0',
         'fipop_api_requests_total{code="0",target="management",verb="list"} 1.0',
         'fipop_allocations_total{result="allocated"} 1.0',
@@ -49,11 +49,11 @@ def test_what_happens_is_counted_in_base_units_with_total_on_counters_only(fleet
         "fipop_install_queue 12.0",
         "fipop_rollout_blocked 0.0",
         'fipop_rollout_guests{phase="pending"} 9.0',
-        'fipop_rollout_info{state="Wave",target="c0ffee"} 1.0',
+        'fipop_rollout_info{state="Progressing",target="c0ffee"} 1.0',
         "fipop_api_last_answer_timestamp_seconds 1.5e+09",
         "fipop_settings_bad_options 2.0",
         "fipop_predecessor_running 0.0",
-        'fipop_guest_last_pass_timestamp_seconds{guest="c-m-4xk8q2vz",guest_cluster="demo"} 1.5e+09',
+        'fipop_guest_last_visit_timestamp_seconds{guest="c-m-4xk8q2vz",guest_cluster="demo"} 1.5e+09',
     ):
         assert line in shown
     assert 'version="1.2.3"' in shown

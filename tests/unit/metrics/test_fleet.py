@@ -110,7 +110,7 @@ def test_every_series_vanishes_with_its_object(fleet: Fleet) -> None:
 
     assert fleet.lines("kubefipoperator_") == []
     assert fleet.lines("fipop_range_") == []
-    assert fleet.lines("fipop_guest_last_pass_timestamp_seconds{") == []
+    assert fleet.lines("fipop_guest_last_visit_timestamp_seconds{") == []
     assert fleet.lines("fipop_guests{") == [
         'fipop_guests{state="reachable"} 0.0',
         'fipop_guests{state="unreachable"} 0.0',

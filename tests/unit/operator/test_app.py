@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,7 +17,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from fipop.boundary import SystemClock
 from fipop.errors import StartError
-from fipop.guest.helm.guest_process import LocalHelm
+from fipop.guest.helm.process import LocalHelm
 from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer
 from fipop.metrics.server import MetricsServer
@@ -29,9 +30,9 @@ from tests.harness.reaching import configure
 from tests.unit.kube.conftest import FakeServer, serve, server_tls
 
 
-def build(configuration: Configuration) -> Operator:
+def build(configuration: Configuration, **options: Any) -> Operator:
     return build_operator(
-        OperatorOptions(identity="me", version="0", health_host="127.0.0.1", health_port=0),
+        OperatorOptions(identity="me", version="0", health_host="127.0.0.1", health_port=0, **options),
         api=lambda: HttpServer(configuration),
         guests=GuestServers(),
         watch=lambda callbacks, on_gap: KopfOperator(
@@ -52,26 +53,24 @@ async def test_a_settings_watch_that_never_worked_counts_as_silent() -> None:
 
 
 async def test_what_a_killed_process_left_goes_at_the_start_and_not_with_the_first_helm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """A standby may run no helm for weeks; a guest's kubeconfig lay on its disk all the while."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left = tmp_path / "fipop-left"
+    left = tmp_path / "fipop-1"
     (left / "helm-1").mkdir(parents=True)
-    (left / "helm-1" / "kubeconfig").write_text("token")
-    (left / "lock").touch()
-    operator = build(configure())
+    operator = build(configure(), work_folder=left)
     running = asyncio.create_task(operator.run())
 
     async def is_gone() -> bool:
-        return not left.exists()
+        return not (left / "helm-1").exists()
 
     try:
-        await eventually(is_gone, seconds=5, what="the folder that was left to be gone")
+        await eventually(is_gone, seconds=5, what="what was left to be gone")
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
+    assert not left.exists()
 
 
 KNOWN = ("kube-fip-config", "floatingipreservations.kubefip.k8s.binbash.org")

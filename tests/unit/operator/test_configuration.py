@@ -12,7 +12,7 @@ import pytest
 
 from fipop.boundary import SystemClock
 from fipop.errors import ConflictError, ForbiddenError
-from fipop.guest.helm.guest_process import LocalHelm
+from fipop.guest.helm.process import LocalHelm
 from fipop.kube.client import KubeClient, Listing, WatchEvent
 from fipop.kube.guests import GuestServers
 from fipop.operator.app import OperatorOptions, build_operator

@@ -23,16 +23,16 @@ async def test_every_run_is_measured_by_its_queue_and_kind() -> None:
 
     for queue, keys in (
         (queues.objects, [Key(Kind.FLOATING_IP, "c-m-a", "web"), Key(Kind.RANGES, "", "")]),
-        (queues.passes, [Key(Kind.VISIT, "", "c-m-a")]),
+        (queues.visits, [Key(Kind.VISIT, "", "c-m-a")]),
         (queues.installs, [Key(Kind.INSTALL, "", "c-m-a")]),
     ):
         for key in keys:
             queues.add(Request(key))
         assert queue.depth == len(keys)
     assert (waits, rounds) == ([], [])
-    for queue in (queues.objects, queues.passes, queues.installs):
+    for queue in (queues.objects, queues.visits, queues.installs):
         await _drain(queue, work)
-    assert waits == ["objects", "objects", "passes", "installs"]
+    assert waits == ["objects", "objects", "visits", "installs"]
     assert rounds == [("floatingip", True), ("ranges", False)]
 
 

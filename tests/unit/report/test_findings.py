@@ -10,7 +10,7 @@ import yaml
 from fipop.api.codec import format_time
 from fipop.guest.workloads import Workload as GuestWorkload
 from fipop.guest.workloads import parse_daemon_set
-from fipop.operator.rollout.progress import Phase, RolloutState
+from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.report.findings import Finding, Severity, judge
 from fipop.report.fleet import report_floating_ips, report_guests
 from fipop.report.guests import GuestReport
@@ -18,6 +18,7 @@ from fipop.report.ranges import report_ranges
 from fipop.report.snapshot import SCHEMA_REVISIONS, ClusterSnapshot, Kind, Leadership, Unread, Workload
 from fipop.settings.options import DEFAULTS, BadOption, parse_settings
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
+from tests.harness.releases import TARGET
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
 
 CRD = next(iter(SCHEMA_REVISIONS))
@@ -99,17 +100,17 @@ def test_what_is_wrong_with_the_operator(changes: dict[str, object], reason: str
     assert problems(installation=healthy_installation(**changes)) == {reason: severity}
 
 
-def rollout(phase: Phase) -> RolloutState:
-    return RolloutState(number=1, target="c0ffee", stable="", phase=phase, started_at=0.0, reason="why")
+def rollout(phase: Phase) -> Rollout:
+    return Rollout(target=TARGET, phase=phase, reason="why")
 
 
 def test_a_rollout_that_stopped_or_is_paused_is_told() -> None:
     paused, _ = parse_settings({"kubevipRolloutPaused": "true"}, DEFAULTS)
     for state, settings, wanted in (
         (rollout(Phase.STOPPED), DEFAULTS, {"RolloutStopped": "warning"}),
-        (rollout(Phase.WAVE), paused, {"RolloutPaused": "info"}),
+        (rollout(Phase.PROGRESSING), paused, {"RolloutPaused": "info"}),
         (rollout(Phase.COMPLETED), paused, {}),
-        (rollout(Phase.WAVE), DEFAULTS, {}),
+        (rollout(Phase.PROGRESSING), DEFAULTS, {}),
     ):
         assert problems(installation=healthy_installation(rollout=state, settings=settings)) == wanted
 

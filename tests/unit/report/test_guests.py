@@ -14,8 +14,8 @@ from fipop.report.guests import GUESTS_AT_ONCE, GuestReport, list_unread, read_g
 from localfleet.certificates import build_authority
 from localfleet.proxy import RancherProxy
 from tests.harness.answering_client import AnsweringClient
+from tests.harness.kubeconfigs import TOKEN, add_guest
 from tests.harness.objects import v4
-from tests.unit.guest.passes import TOKEN, add_guest
 from tests.unit.report.snapshots import build_cluster, snapshot
 
 SNAPSHOT = snapshot(clusters=[build_cluster("demo", "c-m-a")])
@@ -62,8 +62,8 @@ async def test_a_secret_that_the_reader_may_not_get_is_unread() -> None:
 
 
 async def test_a_guest_is_asked_and_tells_what_it_carries(proxy: RancherProxy) -> None:
-    task = add_guest(proxy, "c-m-a")
-    value, guests = base64.b64encode(task.kubeconfig).decode(), GuestServers()
+    kubeconfig = add_guest(proxy, "c-m-a")
+    value, guests = base64.b64encode(kubeconfig).decode(), GuestServers()
     words = await read_guest(client(value), SNAPSHOT, "c-m-a", guests)
     assert (words.step, words.problem) == ("", "")
     assert words.version

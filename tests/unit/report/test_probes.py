@@ -90,25 +90,25 @@ async def test_charts_are_tried_with_the_credential_as_the_reader_may_read_it(tm
 
 
 @pytest.mark.parametrize(
-    ("secret", "verdict", "words"),
+    ("more", "verdict", "words"),
     [
         ({}, Severity.WARNING, "kube-vip.io"),
-        ({"hosts": "registry.example,kube-vip.io"}, Severity.OK, ""),
+        ({"kubevipChartRepoUrl": "https://registry.example/charts"}, Severity.OK, ""),
         (None, Severity.WARNING, "read the credential"),
     ],
 )
 async def test_a_source_that_the_credential_does_not_go_to_is_told_before_it_stops(
-    secret: dict[str, str] | None, verdict: Severity, words: str
+    more: dict[str, str] | None, verdict: Severity, words: str
 ) -> None:
-    texts = {"username": "u", "password": "p"} | (secret or {})
+    texts = {"username": "u", "password": "p"}
 
     async def get(*_: object, **_place: str) -> Any:
-        if secret is None:
+        if more is None:
             raise ForbiddenError("get Secret", status=403)
         return {"data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}}
 
     options = {"kubevipChartRef": "oci://registry.example/charts/kube-vip", "kubevipChartSecret": "charts"}
-    settings, _ = parse_settings(options, DEFAULTS)
+    settings, _ = parse_settings(options | (more or {}), DEFAULTS)
     found = replace(SNAPSHOT, installation=healthy_installation(settings=settings))
     (check,) = await probe_credential(AnsweringClient(get=get), found)
     assert (check.severity, words in check.message) == (verdict, True)

@@ -3,13 +3,14 @@
 import json
 from dataclasses import replace
 
-from fipop.operator.rollout.progress import GuestProgress, Phase, RolloutState, Step
+from fipop.operator.rollout.plan import Rollout
 from fipop.report.maps import draw_map
 from fipop.report.rendering import Output, dump
 from fipop.report.snapshot import Kind, Unread
 from fipop.report.status import report_status
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
+from tests.harness.releases import OTHER, TARGET
 from tests.harness.steps import count_steps
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
 from tests.unit.report.test_findings import POOL, WEB, condition, floating
@@ -64,35 +65,15 @@ def test_counts_of_what_could_not_be_read_are_not_known() -> None:
     assert counts(Kind.RESERVATIONS) == (0, 0, None)
 
 
-def test_a_rollout_names_the_guests_of_its_wave_and_how_many_remain() -> None:
-    def at(step: Step, wave: int) -> GuestProgress:
-        return GuestProgress(step=step, since=0.0, revisions=(1, 1), wave=wave)
-
-    state = RolloutState(
-        number=4,
-        target="c0ffee",
-        stable="beef",
-        phase=Phase.WAVE,
-        started_at=60.0,
-        wave=2,
-        guests={"c-m-1": at(Step.UPGRADING, 2), "c-m-2": at(Step.FAILED, 1), "c-m-3": at(Step.ADMITTED, 2)},
-    )
-    pending = {**condition("True", "RolloutPending"), "type": "KubeVipReady"}
-    waiting = [
-        build_floating_ip("web", namespace=guest, status={"conditions": [pending]})
-        for guest in ("c-m-3", "c-m-4", "c-m-5")
-    ]
+def test_a_rollout_shows_its_charts_and_where_guest_clusters_stand() -> None:
     paused, _ = parse_settings({"kubevipRolloutPaused": "true"}, DEFAULTS)
-    installation = healthy_installation(rollout=state)
-    found = snapshot(
-        floating_ips=waiting, clusters=[build_cluster("demo", "c-m-1")], installation=installation
-    )
-    told = json.loads(dump(report_status(found), Output.JSON))["rollout"]
-    assert told["waveGuests"] == {"demo": "upgrading", "c-m-3": "admitted"}
-    assert told["remaining"] == 2
-    assert told["guests"] == {"admitted": 1, "failed": 1, "upgrading": 1}
-    assert told["paused"] is False
-    assert told["started"] == "1970-01-01T00:01:00Z"
+    guests = {"pending": 2, "progressing": 0, "succeeded": 1}
+    installation = healthy_installation(rollout=Rollout(target=TARGET, stable=OTHER), rollout_guests=guests)
+    found = snapshot(installation=installation)
+    shown = json.loads(dump(report_status(found), Output.JSON))["rollout"]
+    assert shown["guests"] == guests
+    assert shown["charts"] == {"kube-vip": "1.0.0", "kube-vip-cloud-provider": "1.0.0"}
+    assert (shown["target"], shown["stable"], shown["paused"]) == (TARGET.name, OTHER.name, False)
     held_up = replace(found, installation=replace(installation, settings=paused))
     assert json.loads(dump(report_status(held_up), Output.JSON))["rollout"]["paused"] is True
     assert json.loads(dump(report_status(snapshot()), Output.JSON))["rollout"] is None

@@ -130,8 +130,7 @@ def test_the_option_table_in_the_documentation_has_every_option_with_its_default
         ("kubevipCloudProviderReleaseName", "ccm", "kubevip_cloud_provider_release_name", "ccm"),
         ("kubevipCloudProviderChartRef", "", "kubevip_cloud_provider_chart_ref", ""),
         ("helmConcurrency", "64", "helm_concurrency", 64),
-        ("kubevipReleaseNamespaces", " vip-system, edge\n", "kubevip_release_namespaces", ("vip-system", "edge")),
-        ("kubevipReleaseNamespaces", " ", "kubevip_release_namespaces", ()),
+        ("guestRequestsPerSecond", "10000", "guest_requests_per_second", 10_000),
         ("kubevipRolloutType", "all", "kubevip_rollout_type", RolloutType.ALL),
         ("kubevipRolloutCanaries", "5%", "kubevip_rollout_canaries", Amount(5, is_percent=True)),
         ("kubevipRolloutMaxConcurrency", "100%", "kubevip_rollout_max_concurrency", Amount(100, is_percent=True)),
@@ -176,9 +175,8 @@ def test_a_good_value_is_taken(option: str, text: str, field: str, value: object
         ("kubevipNamespace", "a.b"),
         ("kubevipNamespace", "../../secrets"),
         ("kubevipNamespace", "n" * 64),
-        ("kubevipReleaseNamespaces", "vip-system,"),
-        ("kubevipReleaseNamespaces", "vip-system edge"),
-        ("kubevipReleaseNamespaces", "*"),
+        ("guestRequestsPerSecond", "0"),
+        ("guestRequestsPerSecond", "10001"),
         ("kubevipReleaseName", "r" * 54),
         ("kubevipReleaseName", "--kube-insecure-skip-tls-verify"),
         ("kubevipChartRepoUrl", "ftp://example.org/charts"),
@@ -189,6 +187,7 @@ def test_a_good_value_is_taken(option: str, text: str, field: str, value: object
         ("kubevipChartRepoUrl", "https://charts.example\\stable"),
         ("kubevipChartRepoUrl", "https://example.org/a b"),
         ("kubevipChartRepoUrl", "--post-renderer=/bin/sh"),
+        ("kubevipChartRepoUrl", "https://kube-vip.github.io/helm-charts/index.yaml"),
         ("kubevipChartRef", "https://example.org/kube-vip"),
         ("kubevipChartRef", "oci://example.org"),
         ("kubevipChartRef", "oci://example.org:75000/charts/kube-vip"),
@@ -386,7 +385,6 @@ def test_the_data_of_settings_gives_the_same_settings_again() -> None:
             "traceIpamData": "1",
             "kubevipChartValues": "env: {vip_arp: 'false'}",
             "kubevipChartVersion": "0.9.9",
-            "kubevipReleaseNamespaces": "vip-system, edge",
         },
         DEFAULTS,
     )
@@ -419,6 +417,12 @@ def test_a_cloud_provider_that_reads_only_kube_system_is_warned_of_elsewhere() -
 )
 def test_kube_vip_versions_that_lose_addresses_are_warned_of(tag: str, warned: bool) -> None:
     assert bool(warnings(taken("kubevipChartValues", f"image: {{tag: {tag}}}"))) is warned
+
+
+def test_a_config_map_of_the_chart_that_nobody_reads_is_warned_of() -> None:
+    assert warnings(taken("kubevipCloudProviderChartValues", "cm: {data: {}}")) == ()
+    (found,) = warnings(taken("kubevipCloudProviderChartValues", "cm: {data: {cidr-global: 10.0.0.1/32}}"))
+    assert "no program reads" in found
 
 
 @given(st.dictionaries(st.sampled_from(OPTIONS) | st.text(max_size=20), ODD_TEXTS, max_size=8))

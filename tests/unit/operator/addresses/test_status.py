@@ -8,6 +8,8 @@ import pytest
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, FloatingIPStatus, Owner, ReleaseStatus, Requested
+from fipop.guest.findings import Finding, GuestObservation, unreachable
+from fipop.guest.helm.charts import Role
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS
 from fipop.operator.addresses.decision import Decision
@@ -16,7 +18,6 @@ from fipop.operator.addresses.status import StatusBuilder
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim
 from fipop.state.guests import GuestDirectory
-from fipop.state.observations import Finding, GuestObservation, unreachable
 from tests.harness.objects import NOW, Json, floating_ip
 
 DEMO: Json = {
@@ -52,7 +53,7 @@ def status(
     if cluster is not None:
         cache.observe(PROVISIONING_CLUSTERS, cluster)
     guests = GuestDirectory(cache=cache, client=None)  # type: ignore[arg-type]
-    guests.state("c-m-1").observation = observation
+    guests.state("c-m-1").visits.observation = observation
     builder = StatusBuilder(cache=cache, guests=guests, now=lambda: NOW + timedelta(seconds=later))
     decision = Decision(holds=tuple(map(claim, held)), blockers=blockers)
     return builder.build(before or floating_ip(), decision)
@@ -75,7 +76,7 @@ def seen(*, addresses: tuple[str, ...] = ("10.0.0.1",), **findings: Finding) -> 
         configured={("c-m-1", "web"): GOOD},
         served={("c-m-1", "web"): addresses},
         releases=(RELEASE,),
-        **findings,
+        conditions={Role(name.replace("_", "-")): found for name, found in findings.items()},
     )
 
 
@@ -93,7 +94,7 @@ def test_what_is_held_is_in_the_status_with_range_and_space() -> None:
 
 
 def test_ready_is_what_the_first_condition_that_is_not_true_says() -> None:
-    assert told(status(observation=seen(kube_vip=GOOD, cloud_provider=BAD))) == {
+    assert told(status(observation=seen(kube_vip=GOOD, kube_vip_cloud_provider=BAD))) == {
         "Ready": "False NotReady",
         "Allocated": "True Allocated",
         "GuestConfigured": "True Configured",

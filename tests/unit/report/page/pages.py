@@ -2,9 +2,10 @@
 
 import asyncio
 
-from fipop.operator.rollout.progress import Phase, RolloutState
+from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.report.snapshot import ClusterSnapshot, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
+from tests.harness.releases import target
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -27,11 +28,7 @@ SNAPSHOT = snapshot(
     ],
     reservations=[build_reservation("10.0.0.5", cluster=EVIL)],
     clusters=[build_cluster("demo", "c-m-1")],
-    installation=healthy_installation(
-        rollout=RolloutState(
-            number=1, target=EVIL, stable="", phase=Phase.STOPPED, started_at=0.0, reason=EVIL
-        )
-    ),
+    installation=healthy_installation(rollout=Rollout(target=target(EVIL), phase=Phase.STOPPED, reason=EVIL)),
     unread=(Unread(what=EVIL, problem=EVIL),),
 )
 

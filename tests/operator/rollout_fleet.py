@@ -1,0 +1,767 @@
+"""A fleet in memory that a rollout goes through, in virtual time, and the rules of rollouts as an oracle.
+
+The oracle knows the fleet and what is written: which helm ran where, what each guest cluster shows, and the kept
+`Rollout`. It knows nothing of how the plan decides. A broken rule raises `RuleBrokenError` when it breaks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Protocol
+
+from fipop.guest.helm.charts import Chart, Role, Target
+from fipop.guest.plan import Wish
+from fipop.operator.rollout.plan import (
+    Member,
+    Phase,
+    Policy,
+    Progress,
+    Rollout,
+    advance,
+    begin,
+    choose_wish,
+    retry,
+)
+from fipop.settings.values import Amount
+
+TICK_SECONDS = 5.0
+QUIET_TICK_SECONDS = 20.0
+"""While helm runs nowhere and nobody is judged."""
+VISIT_SECONDS = 120.0
+JUDGED_SECONDS = 30.0
+VISITS_A_TICK = 12
+HELM_SECONDS = 5.0
+DEAD_HELM_SECONDS = 330.0
+FIRST_LOOK_SECONDS = 300.0
+BOOT_SECONDS = 20.0
+VERDICT_SECONDS = 120.0
+"""How long after a deadline a leader can take to decide, and another one to take over."""
+SLACK_SECONDS = 200.0
+"""How old the knowledge of a leader can be: the interval of visits, and how long visits wait for their turn."""
+ROLES = ("kube-vip", "kube-vip-cloud-provider")
+FOREIGN = "foreign"
+
+
+class RuleBrokenError(AssertionError):
+    """A rule of rollouts does not hold."""
+
+
+@cache
+def build_target(name: str) -> Target:
+    """Return a target of that name; the plan knows no more of it."""
+    charts = {role: Chart(role=role, url="https://charts.example", version=name) for role in Role}
+    target = Target(charts=charts, values={key: {} for key in Role})
+    object.__setattr__(target, "name", name)
+    return target
+
+
+def digests_of(target: str) -> dict[str, str]:
+    """Return the digests of a target by role. "B/2" has the kube-vip of "B", and another provider."""
+    return {ROLES[0]: target.split("/", maxsplit=1)[0], ROLES[1]: target}
+
+
+@dataclass(slots=True)
+class Revision:
+    """A revision of a release. `made_for`: the target it was made for; "" if fipop did not make it."""
+
+    digest: str
+    made_for: str
+    at: float
+    is_deployed: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class ModelGuest:
+    """A guest cluster. What it shows follows from its fields."""
+
+    name: str
+    history: dict[str, list[Revision]] = field(default_factory=lambda: {role: [] for role in ROLES})
+    pods_since: dict[str, float] = field(default_factory=dict)
+    """Since when the pods of a role are ready, by the time of the guest cluster."""
+    bad: set[str] = field(default_factory=set)
+    """Digests whose pods never get ready here."""
+    silenced_by: str = ""
+    """A digest with which it cannot be reached any more."""
+    is_sick: bool = False
+    """A dead worker: pods of kube-vip are never all ready."""
+    is_reachable: bool = True
+    is_paused: bool = False
+    has_floating_ip: bool = True
+    is_ready_in_rancher: bool = True
+    is_canary: bool = False
+    has_other_kube_vip: bool = False
+    is_locked: bool = False
+    """By the helm of a CI job."""
+    lies: str = ""
+    """"ready": all pods have always been ready. "young": every revision is new."""
+    unfit_since: float | None = None
+    lost_since: float | None = None
+    opened_at: float = 0.0
+
+    def current(self, role: str) -> Revision | None:
+        return self.history[role][-1] if self.history[role] else None
+
+    @property
+    def is_new(self) -> bool:
+        return not any(self.history.values())
+
+    @property
+    def is_open(self) -> bool:
+        return not self.is_paused and self.has_floating_ip and self.is_ready_in_rancher
+
+    def is_at(self, target: str) -> bool:
+        digests = digests_of(target)
+        found = {role: self.current(role) for role in ROLES}
+        return all(
+            one is not None and one.digest == digests[role] and one.is_deployed for role, one in found.items()
+        )
+
+    def ready_seconds(self, now: float) -> float:
+        """Return for how long all pods have been ready since helm ran."""
+        ages = [now - each[-1].at for each in self.history.values() if each]
+        if self.lies:
+            return min(ages, default=0.0) if self.lies == "ready" else 0.0
+        return min(self._ready_seconds(role, now) for role in ROLES)
+
+    def is_sound(self, now: float) -> bool:
+        there = [role for role in ROLES if self.history[role]]
+        deployed = all(self.history[role][-1].is_deployed for role in there)
+        return self.lies == "ready" or (
+            deployed and all(self._ready_seconds(role, now) > 0 for role in there)
+        )
+
+    def _ready_seconds(self, role: str, now: float) -> float:
+        one = self.current(role)
+        is_never = one is None or one.digest in self.bad or (self.is_sick and role == ROLES[0])
+        return 0.0 if is_never else max(now - self.pods_since.get(role, 0.0), 0.0)
+
+    def replace_node(self, now: float) -> None:
+        for role in ROLES:
+            self.pods_since[role] = max(self.pods_since.get(role, 0.0), now + 2 * BOOT_SECONDS)
+
+    def made_for(self) -> set[str]:
+        return {each[-1].made_for for each in self.history.values() if each}
+
+    def put(self, role: str, revision: Revision) -> None:
+        self.history[role].append(revision)
+        self.pods_since[role] = revision.at + BOOT_SECONDS
+        if self.silenced_by == revision.digest:
+            self.is_reachable = False
+
+    def build_member(self, now: float, target: str, began_at: float | None, *, with_pods: bool) -> Member:
+        """Return what a visit finds."""
+        fixed = {"is_open": self.is_open, "is_canary": self.is_canary, "visited_at": now}
+        if not self.is_reachable:
+            return Member(**fixed, began_at=began_at)  # type: ignore[arg-type]
+        mine = [one for role in ROLES if (one := self.current(role)) is not None and one.made_for == target]
+        if self.is_at(target) and not mine:
+            mine = [max((each[-1] for each in self.history.values()), key=lambda each: each.at)]
+        ages = [0.0 if self.lies == "young" else now - one.at for one in mine]
+        starts = [now - max(ages)] if ages else []
+        starts += [began_at] if began_at is not None else []
+        return Member(
+            **fixed,  # type: ignore[arg-type]
+            is_reachable=True,
+            is_free=not (self.is_locked or self.has_other_kube_vip),
+            is_new=self.is_new,
+            is_sound=self.is_sound(now),
+            made_for=frozenset(self.made_for()),
+            is_at_target=self.is_at(target),
+            began_at=min(starts, default=None),
+            ready_seconds=self.ready_seconds(now) if with_pods else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What an administrator asks for."""
+
+    target: str
+    policy: Policy
+    retry: str = ""
+
+
+POLICY = Policy(
+    canaries=Amount(2),
+    max_concurrency=Amount(10, is_percent=True),
+    max_failures=Amount(0),
+    soak_seconds=120.0,
+    deadline_seconds=600.0,
+)
+
+
+class Leader(Protocol):
+    """A leader under test: it knows what is kept and what its own visits found."""
+
+    def step(self, options: Options, now: float) -> Rollout | None:
+        """Return what is to be written; None if nothing is."""
+
+    def apply(self) -> None:
+        """Let what was decided count: it is written."""
+
+    def note(self, guest: ModelGuest, now: float) -> None:
+        """Take in a visit."""
+
+    def note_turn(self, guest: ModelGuest, target: str, now: float) -> None:
+        """Take in that helm begins with a target."""
+
+    def wish(self, guest: ModelGuest, options: Options, now: float) -> Wish:
+        """Return what the releases should be."""
+
+    def is_admitted(self, name: str) -> bool:
+        """Return whether a guest cluster is judged."""
+
+
+class PlanLeader:
+    """The plan of the product, fed as its controller does it."""
+
+    def __init__(self, kept: Rollout | None, guests: Mapping[str, ModelGuest], now: float) -> None:
+        self.kept, self.guests = kept, guests
+        self.progress = Progress(since=now)
+        self.visited: dict[str, tuple[ModelGuest, float, bool]] = {}
+        self.turns: dict[str, tuple[str, float]] = {}
+        self.began_at = now
+        self.next: tuple[Rollout | None, Progress] = (kept, self.progress)
+        self.built: dict[str, tuple[object, Member]] = {}
+        """The members as they were built last, and from what."""
+
+    def step(self, options: Options, now: float) -> Rollout | None:
+        rollout, progress = self.kept, self.progress
+        if rollout is None or rollout.target.name != options.target:
+            rollout, progress = begin(rollout, build_target(options.target)), Progress(since=now)
+        fleet = self._fleet(rollout.target.name, now)
+        if options.retry and options.retry != rollout.retried:
+            rollout = replace(rollout, retried=options.retry)
+            if options.retry == f"retry/{rollout.target.name}":
+                rollout, progress = retry(rollout, fleet, progress, now)
+        rollout, progress = advance(rollout, fleet, progress, options.policy, now)
+        self.next = (rollout, progress)
+        return rollout if rollout != self.kept else None
+
+    def apply(self) -> None:
+        self.kept, progress = self.next
+        self.progress = progress
+
+    def note(self, guest: ModelGuest, now: float) -> None:
+        shown = replace(guest, history={role: each[-1:] for role, each in guest.history.items()})
+        shown.pods_since, shown.bad = dict(guest.pods_since), set(guest.bad)
+        self.visited[guest.name] = (shown, now, self.is_admitted(guest.name))
+
+    def note_turn(self, guest: ModelGuest, target: str, now: float) -> None:
+        if self.turns.get(guest.name, ("", 0.0))[0] != target:
+            self.turns[guest.name] = (target, now)
+
+    def wish(self, guest: ModelGuest, options: Options, now: float) -> Wish:
+        if self.kept is None:
+            return Wish()
+        member = self._look(guest, now, self.kept.target.name, with_pods=False)
+        return choose_wish(
+            guest.name,
+            member,
+            self.kept,
+            self.progress,
+            options.policy,
+        )
+
+    def is_admitted(self, name: str) -> bool:
+        return name in self.progress.admitted
+
+    def _look(self, guest: ModelGuest, now: float, target: str, *, with_pods: bool) -> Member:
+        name, at = self.turns.get(guest.name, ("", 0.0))
+        began_at = at if name == target and target else None
+        return guest.build_member(now, target, began_at, with_pods=with_pods)
+
+    def _fleet(self, target: str, now: float) -> dict[str, Member]:
+        found = {}
+        is_late = now - self.began_at >= FIRST_LOOK_SECONDS
+        for name, guest in self.guests.items():
+            visited = self.visited.get(name)
+            seen = (visited, target, self.turns.get(name), guest.is_open, guest.is_canary, is_late)
+            if name not in self.built or self.built[name][0] != seen:
+                if visited is not None:
+                    member = self._look(visited[0], visited[1], target, with_pods=visited[2])
+                else:
+                    member = Member(visited_at=now if is_late else None)
+                member = replace(member, is_open=guest.is_open, is_canary=guest.is_canary)
+                self.built[name] = (seen, member)
+            found[name] = self.built[name][1]
+        return found
+
+
+@dataclass(slots=True)
+class Epoch:
+    """What the oracle notes of one target since it was begun."""
+
+    target: str
+    touched: dict[str, float] = field(default_factory=dict)
+    """By guest cluster, when helm first began with the target there."""
+    shown: dict[str, float] = field(default_factory=dict)
+    """Those that showed success to a visit."""
+    retried: set[str] = field(default_factory=set)
+
+
+class World:
+    """The fleet, its clock, one leader after another, and the oracle."""
+
+    def __init__(
+        self,
+        guests: list[ModelGuest],
+        *,
+        target: str = "A",
+        policy: Policy = POLICY,
+        lead: Callable[[Rollout | None, Mapping[str, ModelGuest], float], Leader] = PlanLeader,
+        helms: int = 4,
+        seed: int = 0,
+    ) -> None:
+        self.now = 10_000.0
+        self.random = random.Random(seed)
+        self.guests = {each.name: each for each in guests}
+        self.options = Options(target=target, policy=policy)
+        self.kept: Rollout | None = None
+        self.make, self.helms = lead, helms
+        self.writes = 0
+        self.kill_at: dict[int, str] = {}
+        self.helm_runs: list[tuple[float, str, str, str]] = []
+        """When, where, what (upgrade, rollback, uninstall), and the target."""
+        self.last_write = self.now
+        self.epoch = Epoch(target)
+        self.leader: Leader | None = None
+        self.back_at = 0.0
+        self.start_leader()
+
+    # What happens to leaders
+
+    def start_leader(self) -> None:
+        self.leader = self.make(self.kept, self.guests, self.now)
+        self.lead_at = self.now
+        self.asked: dict[str, tuple[float, bool, bool]] = {}
+        """By guest cluster, its last visit by this leader: when, whether it answered, whether it showed success."""
+        self.due: dict[str, float] = dict.fromkeys(self.guests, self.now)
+        self.queue: list[str] = []
+        self.running: dict[str, tuple[float, str, str, Wish]] = {}
+
+    def kill_leader(self, away_seconds: float = 15.0) -> None:
+        for name, (_, role, verb, wish) in self.running.items():
+            guest, fate = self.guests[name], self.random.randrange(3)
+            if fate == 0:
+                self._finish(guest, role, verb, wish)
+            elif fate == 1 and verb == "upgrade" and wish.target is not None and guest.is_reachable:
+                target = wish.target.name
+                dead = Revision(digests_of(target)[role], target, self.now, is_deployed=False)
+                guest.put(role, dead)
+        self.running = {}
+        self.leader, self.back_at = None, self.now + away_seconds
+
+    # Time
+
+    def run(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            self.tick()
+
+    def run_until(self, phase: Phase, seconds: float = 30_000.0) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            self.tick()
+            if (
+                self.kept is not None
+                and self.kept.phase is phase
+                and self.kept.target.name == self.options.target
+            ):
+                return
+        raise RuleBrokenError(f"no {phase} within {seconds} s: {self.kept}")
+
+    def tick(self) -> None:
+        is_busy = self.leader is None or self.queue or self.running or self.now - self.last_write < 60.0
+        is_busy = is_busy or any(map(self.leader.is_admitted, self.guests))
+        self.now += TICK_SECONDS if is_busy else QUIET_TICK_SECONDS
+        for guest in self.guests.values():
+            self._note_fitness(guest)
+        if self.leader is None:
+            if self.now < self.back_at:
+                return
+            self.start_leader()
+        if not self._step():
+            return
+        self._end_helms()
+        self._visit()
+        self._run_helms()
+
+    def _step(self) -> bool:
+        assert self.leader is not None
+        wanted = self.leader.step(self.options, self.now)
+        if wanted is not None:
+            self.writes += 1
+            fate = self.kill_at.get(self.writes, "")
+            if fate == "before":
+                self.kill_leader()
+                return False
+            before, self.kept, self.last_write = self.kept, wanted, self.now
+            self._check_write(before, wanted)
+            if fate == "after":
+                self.kill_leader()
+                return False
+        self.leader.apply()
+        for name in self.guests:
+            self.due.setdefault(name, self.now)
+            if self.leader.is_admitted(name):
+                self.due[name] = min(self.due[name], self.asked.get(name, (0.0,))[0] + JUDGED_SECONDS)
+        if wanted is not None:
+            self.due = dict.fromkeys(self.guests, self.now)
+        return True
+
+    def _visit(self) -> None:
+        assert self.leader is not None
+        ready = sorted((at, name) for name, at in self.due.items() if at <= self.now and name in self.guests)
+        for _, name in ready[:VISITS_A_TICK]:
+            guest = self.guests[name]
+            self.leader.note(guest, self.now)
+            success = guest.is_reachable and self._shows_success(guest)
+            if success and (self.leader.is_admitted(name) or name in self.epoch.shown):
+                self.epoch.shown.setdefault(name, self.now)
+            self.asked[name] = (self.now, guest.is_reachable, success)
+            self.due[name] = self.now + VISIT_SECONDS * self.random.uniform(0.9, 1.0)
+            if guest.is_reachable and self._next(guest) is not None and name not in self.queue:
+                self.queue.append(name)
+
+    # helm
+
+    def _next(self, guest: ModelGuest) -> tuple[str, str, Wish] | None:
+        """Return the role, the verb and the wish of the next step of helm."""
+        assert self.leader is not None
+        if guest.is_paused or not guest.has_floating_ip:
+            return None
+        wish = self.leader.wish(guest, self.options, self.now)
+        for role in ROLES:
+            one = guest.current(role)
+            if guest.is_locked and one is not None:
+                continue
+            if one is not None and not one.is_deployed and self.now - one.at < DEAD_HELM_SECONDS:
+                continue
+            leaves = wish.leaves.name if wish.leaves is not None and wish.may_change else None
+            if one is not None and leaves == one.made_for:
+                return role, "rollback", wish
+            if wish.target is None:
+                continue
+            if one is None:
+                if guest.has_other_kube_vip and guest.is_new:
+                    continue
+                return role, "upgrade", wish
+            is_at = one.digest == digests_of(wish.target.name)[role]
+            if not one.is_deployed or (not is_at and wish.may_change):
+                return role, "upgrade", wish
+        return None
+
+    def _run_helms(self) -> None:
+        assert self.leader is not None
+        while self.queue and len(self.running) < self.helms:
+            name = self.queue.pop(0)
+            guest = self.guests.get(name)
+            if guest is None or name in self.running or not guest.is_reachable:
+                continue
+            found = self._next(guest)
+            if found is None:
+                continue
+            role, verb, wish = found
+            target = wish.target.name if wish.target is not None else ""
+            self.leader.note_turn(guest, target, self.now)
+            self._check_helm(guest, role, verb, wish)
+            self.helm_runs.append((self.now, name, verb, target))
+            self.running[name] = (self.now + HELM_SECONDS, role, verb, wish)
+
+    def _end_helms(self) -> None:
+        for name, (until, role, verb, wish) in list(self.running.items()):
+            if until <= self.now:
+                del self.running[name]
+                if name in self.guests:
+                    self._finish(self.guests[name], role, verb, wish)
+                    self.due[name] = self.now
+
+    def _finish(self, guest: ModelGuest, role: str, verb: str, wish: Wish) -> None:
+        if not guest.is_reachable:
+            return
+        if verb == "upgrade" and wish.target is not None:
+            guest.put(role, Revision(digests_of(wish.target.name)[role], wish.target.name, self.now))
+        elif verb == "rollback" and wish.leaves is not None:
+            former = [each for each in guest.history[role] if each.made_for != wish.leaves.name]
+            if former:
+                guest.put(role, replace(former[-1], at=self.now, made_for=FOREIGN))
+            else:
+                guest.history[role] = []
+
+    # The oracle
+
+    def _shows_success(self, guest: ModelGuest) -> bool:
+        soak = self.options.policy.soak_seconds
+        is_ready = guest.is_sound(self.now) and guest.ready_seconds(self.now) >= soak
+        return guest.is_at(self.epoch.target) and is_ready
+
+    def _note_fitness(self, guest: ModelGuest) -> None:
+        """Note since when a guest cluster must not be admitted, and since when it cannot be reached."""
+        if guest.is_reachable:
+            guest.lost_since = None
+        elif guest.lost_since is None:
+            guest.lost_since = self.now
+        if not guest.is_open:
+            guest.opened_at = self.now
+        if self._is_fit(guest):
+            guest.unfit_since = None
+        elif guest.unfit_since is None:
+            guest.unfit_since = self.now
+
+    def _is_fit(self, guest: ModelGuest) -> bool:
+        """Whether a guest cluster takes part: rule 4."""
+        kept = self.kept
+        is_there = guest.is_reachable and guest.is_open
+        is_free = not (guest.is_locked or guest.has_other_kube_vip)
+        hurt = kept is not None and bool(guest.made_for() & set(kept.unproven))
+        unready = kept is not None and kept.takes_unready
+        return is_there and is_free and (guest.is_new or guest.is_sound(self.now) or hurt or unready)
+
+    def _is_under_way(self, name: str, since: float) -> bool:
+        guest, deadline = self.guests.get(name), self.options.policy.deadline_seconds
+        assert self.kept is not None
+        is_over = (
+            name in self.kept.failed
+            or name in self.epoch.shown
+            or since + deadline + VERDICT_SECONDS <= self.lead_at
+        )
+        # A leader that has not seen it cannot count it, nor one that it lies to about its age.
+        was_lost = guest is None or not guest.is_reachable or guest.lies != ""
+        was_lost = was_lost or (since < self.lead_at and not self.asked.get(name, (0.0, False))[1])
+        return not (is_over or was_lost or guest is None or not guest.is_open)
+
+    def _count_succeeded(self) -> int:
+        """Return how many can be known to have succeeded, at most."""
+        return sum(each.is_at(self.epoch.target) for each in self.guests.values())
+
+    def _check_helm(self, guest: ModelGuest, role: str, verb: str, wish: Wish) -> None:
+        kept, policy, name = self.kept, self.options.policy, guest.name
+        assert kept is not None, "nothing is done before it is written"
+        target = wish.target.name if wish.target is not None else ""
+        is_back_allowed = policy.goes_back and policy.updates and not policy.is_paused
+        if verb == "rollback":
+            self._demand(name in kept.failed and is_back_allowed, f"{name} goes back, but has not failed")
+            revisions = guest.history[role]
+            self._demand(
+                any(each.made_for != kept.target.name for each in revisions)
+                or revisions[0].made_for == kept.target.name,
+                f"{name} loses what the target did not make",
+            )
+            return
+        current = guest.current(role)
+        is_repair = current is None or not current.is_deployed
+        if target != kept.target.name:
+            hurt = kept.phase is Phase.STOPPED and not guest.is_sound(self.now)
+            hurt = hurt and bool(guest.made_for() & set(kept.unproven))
+            is_stable = kept.stable is not None and kept.stable.name == target
+            is_allowed = is_repair or ((name in kept.failed or hurt) and is_back_allowed)
+            self._demand(
+                is_stable and is_allowed, f"{name} gets {target}, neither the target nor where it goes back"
+            )
+            # What succeeded, or runs well, is not downgraded.
+            is_well = name in self.epoch.shown and name not in kept.failed
+            self._demand(not is_well, f"{name} had succeeded and is changed")
+            return
+        if name in self.epoch.touched or guest.is_at(target):
+            return
+        is_stable_install = kept.stable is not None and kept.stable.name == target and is_repair
+        if is_stable_install or policy.is_all:
+            if not is_stable_install:
+                self.epoch.touched[name] = self.now
+            return
+        if any(each and each[-1].made_for == target for each in guest.history.values()):
+            return  # an earlier leader or an earlier rollout of this target has begun it
+        self._check_admission(guest)
+        self.epoch.touched[name] = self.now
+
+    def _check_admission(self, guest: ModelGuest) -> None:
+        kept, policy, name = self.kept, self.options.policy, guest.name
+        assert kept is not None
+        self._demand(kept.phase is not Phase.STOPPED, f"{name} is admitted although the rollout stopped")
+        self._demand(not policy.is_paused, f"{name} is admitted although rollouts are paused")
+        self._demand(not policy.is_blocked, f"{name} is admitted although a chart is missing")
+        self._demand(policy.updates or guest.is_new, f"{name} is changed although updates are off")
+        self._demand(name not in kept.failed, f"{name} failed and is admitted again")
+        unfit = guest.unfit_since if not self._is_fit(guest) else None
+        self._demand(
+            unfit is None or self.now - unfit < SLACK_SECONDS, f"{name} takes no part and is admitted"
+        )
+        size = len(self.guests)
+        canaries = max(1, policy.canaries.of(size))
+        limit = min(max(1, policy.max_concurrency.of(size)), max(canaries, self._count_succeeded()))
+        others = [each for each, since in self.epoch.touched.items() if self._is_under_way(each, since)]
+        self._demand(len(others) < limit, f"{name} is admitted beside {others}, the limit is {limit}")
+
+    def _check_write(self, before: Rollout | None, after: Rollout) -> None:
+        if before is None or before.target.name != after.target.name:
+            self.epoch = Epoch(after.target.name)
+            stable = before.stable if before is not None else None
+            self._demand(
+                _name(after.stable) == _name(stable) or after.phase is Phase.COMPLETED, "stable changed"
+            )
+            before = replace(after, failed=frozenset(), phase=Phase.PROGRESSING)
+        retried = before.retried != after.retried
+        if retried:
+            self.epoch.retried = set(before.failed)
+            for each in before.failed:
+                self.epoch.touched.pop(each, None)
+        is_reset = retried or self.options.policy.is_all
+        self._demand(is_reset or before.failed <= after.failed, "a failure is forgotten")
+        for name in after.failed - before.failed:
+            self._check_failure(name)
+        if before.phase is Phase.STOPPED and after.phase is not Phase.STOPPED:
+            self._demand(is_reset, "a stopped rollout goes on by itself")
+        self._check_stop(before, after)
+        if after.phase is Phase.COMPLETED and before.phase is not Phase.COMPLETED:
+            self._check_completion(after)
+        elif _name(after.stable) != _name(before.stable):
+            raise RuleBrokenError("the stable target changed without a completion")
+
+    def _check_failure(self, name: str) -> None:
+        guest, policy = self.guests[name], self.options.policy
+        asked_at, answered, success = self.asked.get(name, (0.0, False, False))
+        self._demand(name in self.asked, f"{name} failed before this leader saw it")
+        self._demand(guest.is_open, f"{name} failed while it takes no part")
+        self._demand(not success, f"{name} failed although it shows success")
+        starts = [self.epoch.touched[name]] if name in self.epoch.touched else []
+        starts += [
+            each[-1].at
+            for each in guest.history.values()
+            if each and each[-1].digest in _digests(self.epoch.target)
+        ]
+        self._demand(bool(starts), f"{name} failed before helm began there")
+        if guest.lies != "young":
+            # What helm makes again has a new age.
+            is_late = asked_at >= min(starts) + policy.deadline_seconds
+            self._demand(is_late, f"{name} failed before its deadline")
+        if name in self.epoch.shown:
+            first = self.epoch.shown[name]
+            was_known = (
+                first >= self.lead_at
+                or min(starts) + policy.deadline_seconds + VERDICT_SECONDS <= self.lead_at
+            )
+            self._demand(not was_known, f"{name} failed although it had succeeded")
+        if answered and guest.is_at(self.epoch.target):
+            was_before = max(starts) + policy.deadline_seconds + VERDICT_SECONDS <= self.lead_at
+            is_known = name in self.epoch.retried or guest.lies == "young"
+            self._demand(not was_before or is_known, f"{name} failed by a deadline before this lead")
+
+    def _check_stop(self, before: Rollout, after: Rollout) -> None:
+        policy = self.options.policy
+        if policy.is_all or after.phase is before.phase is Phase.STOPPED:
+            return
+        canaries = max(1, policy.canaries.of(len(self.guests)))
+        succeeded = self._count_succeeded()
+        admitted = max(len(self.epoch.touched), succeeded + len(after.failed))
+        most = policy.max_failures.of(admitted + len(self.guests)) if succeeded >= canaries else 0
+        if after.phase is not Phase.STOPPED:
+            self._demand(len(after.failed) <= most, f"{len(after.failed)} failures do not stop the rollout")
+        elif before.phase is not Phase.STOPPED:
+            self._demand(len(after.failed) > 0, "the rollout stopped without a failure")
+
+    def _check_completion(self, after: Rollout) -> None:
+        policy, target = self.options.policy, after.target.name
+        self._demand(_name(after.stable) == target, "a completed target is not the stable one")
+        lost = succeeded = 0
+        for name, guest in self.guests.items():
+            asked = self.asked.get(name)
+            is_there = guest.is_at(target) and name not in after.failed
+            is_judged = is_there or name in after.failed
+            lost += guest.is_open and not is_judged and (asked is None or not asked[1])
+            succeeded += is_there
+            if asked is None or not asked[1] or is_there or name in after.failed or not guest.is_reachable:
+                continue
+            if not policy.updates and not guest.is_new:
+                raise RuleBrokenError(f"completed although {name} drifts")
+            gets_stable = guest.is_new and after.stable is not None
+            is_left = guest.unfit_since is None and guest.is_sound(self.now) and self._was_fit_for(guest)
+            self._demand(gets_stable or not is_left, f"completed although {name} is left")
+        self._demand(succeeded > lost, f"completed with {succeeded} successes and {lost} out of reach")
+
+    def _was_fit_for(self, guest: ModelGuest) -> bool:
+        """Whether a guest cluster was fit, and ready, when it was visited last."""
+        asked_at = self.asked[guest.name][0]
+        ready_at = max(guest.pods_since.values(), default=0.0)
+        return guest.lost_since is None and ready_at < asked_at and guest.opened_at < asked_at
+
+    def check_end(self) -> None:
+        """Check what must be so when nothing has happened for hours."""
+        kept, policy = self.kept, self.options.policy
+        assert kept is not None
+        target = kept.target.name
+        self._demand(target == self.options.target, "the rollout is of another target than the options")
+        quiet_since = self.now - 1200.0
+        late = [run for run in self.helm_runs if run[0] >= quiet_since]
+        self._demand(not late, f"helm still runs: {late[:3]}")
+        self._demand(self.last_write < quiet_since, "a quiet fleet is written")
+        reached = [each for each in self.guests.values() if each.is_reachable and each.is_open]
+        free = [each for each in reached if not (each.is_locked or each.has_other_kube_vip)]
+        if policy.is_paused or policy.is_blocked:
+            return
+        lost = sum(each.is_open and not each.is_reachable for each in self.guests.values())
+        drifts = not policy.updates and any(
+            each.is_reachable and not each.is_new and not each.is_at(target) for each in self.guests.values()
+        )
+        if kept.phase is Phase.PROGRESSING:
+            well = sum(each.is_at(target) for each in reached)
+            self._demand(
+                drifts or well <= lost, f"the rollout does not end: {well} succeeded, {lost} are lost"
+            )
+        if kept.phase is not Phase.STOPPED and policy.updates:
+            left = [each.name for each in free if each.is_sound(self.now) and not each.is_at(target)]
+            left = [each for each in left if each not in kept.failed]
+            self._demand(not left, f"{left} are ready and never got the target")
+        for guest in free:
+            if guest.is_new and kept.stable is not None and policy.has_stable:
+                self._demand(guest.name in kept.failed, f"{guest.name} got no stable target")
+            has_failed = guest.name in kept.failed and policy.goes_back and policy.updates
+            self._demand(
+                not (has_failed and not policy.is_all and self._is_made_for(guest, target)),
+                f"{guest.name} failed and did not go back",
+            )
+
+    def _is_made_for(self, guest: ModelGuest, target: str) -> bool:
+        found = [each[-1] for each in guest.history.values() if each]
+        return any(each.made_for == target and each.digest in _digests(target) for each in found)
+
+    def _demand(self, holds: bool, message: str) -> None:
+        if not holds:
+            raise RuleBrokenError(f"at {self.now - 10_000:.0f} s: {message}")
+
+    # For tests
+
+    def got(self, target: str) -> list[str]:
+        """Return the guest clusters that helm brought a target to, in order."""
+        return list(
+            dict.fromkeys(
+                name for _, name, verb, what in self.helm_runs if verb == "upgrade" and what == target
+            )
+        )
+
+    def at(self, target: str) -> set[str]:
+        return {name for name, each in self.guests.items() if each.is_at(target)}
+
+
+def _name(target: Target | None) -> str:
+    return target.name if target is not None else ""
+
+
+def _digests(target: str) -> set[str]:
+    return set(digests_of(target).values())
+
+
+def build_guests(size: int, target: str | None = "A", at: float = 0.0) -> list[ModelGuest]:
+    """Return guest clusters that all run a target; "" stands for releases of kube-fip-operator, None for none."""
+    found = []
+    for number in range(size):
+        guest = ModelGuest(name=f"c-{number:03}")
+        if target is not None:
+            for role in ROLES:
+                digest = digests_of(target)[role] if target else "old"
+                guest.history[role].append(Revision(digest, target, at))
+        found.append(guest)
+    return found
