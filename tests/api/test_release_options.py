@@ -209,6 +209,7 @@ async def test_guest_install_says_in_which_guests_releases_are_kept(
         assert places(view) == both
         assert interface_of(view) != "eth8"
 
-        await stack.set_options(kubevipGuestInstall="clusterlabel")
+        # No node is there, so a rollout in steps would leave this guest cluster alone.
+        await stack.set_options(kubevipGuestInstall="clusterlabel", kubevipRolloutType="All")
         await new.label_cluster(kube_vip="true")
         await comes_to(new, lambda view: interface_of(view) == "eth8", "the label to count")

@@ -81,15 +81,15 @@ class Pair:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def pair(stack: Stack, guest: ControlPlane, second_guest: ControlPlane) -> AsyncIterator[Pair]:
+async def pair(stack: Stack, fleet: LocalFleet, guest: ControlPlane) -> AsyncIterator[Pair]:
+    other_guest = await fleet.guest("other", nodes=1)  # pods of both have to be ready
     labels = {"kube-vip": "true", "kubefip.k8s.binbash.org/canary": "true"}
     first = stack.player.plan_guest("canary", labels=labels)
     second = stack.player.plan_guest("other", labels={"kube-vip": "true"})
-    async with bring_up(stack, guest, first) as canary, bring_up(stack, second_guest, second) as other:
+    async with bring_up(stack, guest, first) as canary, bring_up(stack, other_guest, second) as other:
         await canary.has_condition(seconds=SECONDS)
         yield Pair(stack=stack, canary=canary, other=other)
     await sweep(guest.client)
-    await sweep(second_guest.client)
 
 
 async def revisions(guest: ServedGuest, release: str) -> list[tuple[int, str, str]]:
