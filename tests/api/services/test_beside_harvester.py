@@ -53,6 +53,14 @@ async def test_each_service_is_written_twice_at_most_and_its_deletion_leaves_not
     shop: Shop, harvester: HarvesterServiceController
 ) -> None:
     await shop.offer(9, with_v6=True)
+    await shop.open("first")
+
+    async def has_a_pool() -> bool:
+        return bool(of(await shop.read("first")))
+
+    await eventually(has_a_pool, what="the provider to know the pool: before, it writes that a Service waits")
+    await shop.close("first")
+    await shop.is_gone("first")
     writes = Writes(shop)
     following = asyncio.create_task(writes.follow())
     made: dict[str, Json] = {name: await shop.open(name, **options) for name, options in SERVICES.items()}
