@@ -29,9 +29,9 @@ LEASE_RENEW_SECONDS = 2.0
 LEASE_RENEW_DEADLINE_SECONDS = 10.0
 LEASE_DURATION_SECONDS = 15
 STOP_MARGIN_SECONDS = 0.5
-"""So long before the lease ends, work that has not stopped is given up on."""
+"""How long before the end of the Lease fipop stops waiting for its work to end."""
 GUEST_WRITE_SECONDS = 10.0
-"""A guest is written only while this replica surely leads for so long."""
+"""A guest cluster is written only if this replica leads at least so much longer."""
 
 # helm
 HELM_TERMINATION_SECONDS = 3.0
@@ -40,7 +40,7 @@ HELM_DEADLINE_SECONDS = 300.0
 """Of one helm process. None of them waits for workloads: it makes some 120 requests, each of which a Rancher that is
 busy answers in 1.4 s."""
 HELM_IDLE_SECONDS = 60.0
-"""A helm that asked its guest cluster nothing for so long is ended earlier."""
+"""A helm that sends its guest cluster no request for this time is ended earlier."""
 FOREIGN_LEASE_SECONDS = 30.0
 """Until a leader that lost touch has stopped its helm."""
 OTHER_HELM_SECONDS = 600.0
@@ -48,13 +48,13 @@ OTHER_HELM_SECONDS = 600.0
 
 # Health and end
 LONGEST_WATCH_SECONDS = 60
-"""So long a server is asked to let a watch live."""
+"""How long a watch lasts, as fipop asks the API server."""
 WATCH_GRACE_SECONDS = 15.0
 """How much later than asked for the server may end a watch before the stream counts as dead."""
 SILENCE_LIMIT_SECONDS = 110.0
-"""A stream that shows no sign of life for so long is dead."""
+"""A stream that is silent for this time is dead."""
 SILENCE_PROMISE_SECONDS = 120.0
-"""Within so long a dead stream is found out."""
+"""Within this time a dead stream is detected."""
 STOP_SECONDS = 25.0
 """A stop that takes longer is ended."""
 POD_GRACE_SECONDS = 30

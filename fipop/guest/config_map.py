@@ -51,7 +51,7 @@ class Key:
 
     values: list[str] = field(default_factory=list)
     overwrite: bool = False
-    """Whether it replaces a value of somebody else, too."""
+    """Whether it also replaces a foreign value."""
     floating_ips: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -67,7 +67,7 @@ class Plan:
     changes: Mapping[str, str | None]
     owned: Mapping[str, str]
     blocked: tuple[str, ...] = ()
-    """The keys that have a value of somebody else."""
+    """The keys that have a foreign value."""
 
 
 class Outcome(StrEnum):
@@ -86,7 +86,7 @@ class ConfigMapResult:
 
     outcome: Outcome = Outcome.UNCHANGED
     blocked: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """The keys that have a value of somebody else, with the floating IPs that ask for them."""
+    """The keys that have a foreign value, with the floating IPs that ask for them."""
     hides_range: bool = False
     """Whether key `range-global` is hidden by what fipop wrote."""
     error: FipopError | None = None
@@ -134,7 +134,7 @@ def plan_config_map(
 ) -> Plan:
     """Compare a ConfigMap (None: there is none) with the keys that are wanted.
 
-    Of its pools at most `max_parts` parts are read, the shortest first; a longer one is somebody else's.
+    Of its pools at most `max_parts` parts are read, the shortest first; a longer one is foreign.
     """
     data, applied = _texts(current, "data"), read_applied(current)
     pools = _read_pools(data, max_parts)
@@ -239,7 +239,7 @@ class ConfigMapWriter:
         if plan.changes:
             body["data"] = dict(plan.changes)
         if current is not None:
-            # 409 if somebody wrote in between.
+            # 409 if it was written in between.
             metadata["resourceVersion"] = current["metadata"]["resourceVersion"]
             await self.client.merge_patch(CONFIG_MAPS, names.GUEST_CONFIG_MAP, body, namespace=namespace)
             return

@@ -20,7 +20,7 @@ FloatingIPName = tuple[str, str]
 PROVISIONING = "GuestProvisioning"
 LEAVING = "GuestLeaving"
 IN_TRANSIT = frozenset({PROVISIONING, LEAVING})
-"""Reasons of guest clusters that Rancher is making or removing: nobody has to act."""
+"""Reasons of guest clusters that Rancher is making or removing: no action is needed."""
 HARVESTER_TAKES = "HarvesterTakesServices"
 
 _LEFT = {

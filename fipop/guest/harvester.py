@@ -27,7 +27,7 @@ def should_park(kube_vip: Release, *, removes: bool) -> bool | None:
     """Whether Harvester's has to be parked (True), or has to run (False); None if it stays as it is.
 
     fipop's takes over once it is deployed and its DaemonSet wants a node. Harvester's runs again before fipop's is
-    removed, and if somebody removed that, unless another kube-vip runs instead.
+    removed, and after that was removed by hand, unless another kube-vip runs instead.
     """
     if removes or (kube_vip.status is Status.ABSENT and not kube_vip.beside):
         return False

@@ -61,7 +61,7 @@ class InUseAddresses:
 
 
 class TooManyAddressesError(GuestError):
-    """The objects of a guest cluster name more addresses than are read: nobody knows which of ours are among them."""
+    """The objects of a guest cluster name more addresses than are read. Ours may be among the rest."""
 
     def __init__(self, *, limit: int) -> None:
         self.limit = limit

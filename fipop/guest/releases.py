@@ -90,7 +90,7 @@ class Release:
     """The name of the target that fipop made its newest revision for; "" if fipop did not make it. The digest does not
     say that: targets can have one of two releases in common."""
     is_by_hand: bool = False
-    """Whether somebody else made the newest revision after fipop's."""
+    """Whether another helm made a revision after that of fipop."""
     version: str = ""
     object_name: str = ""
     """The name of its objects, chosen at the first install."""

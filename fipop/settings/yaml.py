@@ -18,8 +18,6 @@ import yaml
 
 from fipop.errors import FipopError
 
-YamlPlace: TypeAlias = tuple[str | int | None, ...]
-"""The place of a value: keys as they are written, positions in lists; None for, and in, a key that is no scalar."""
 JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | int | float | bool | None"
 
 MAX_YAML_BYTES = 64 * 1024
@@ -82,75 +80,6 @@ def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping
     return value
 
 
-def iterate_yaml_scalars(
-    data: bytes, *, below: Sequence[str], max_bytes: int
-) -> Iterator[tuple[YamlPlace, JsonValue]]:
-    """Read one YAML document and yield the place and value of each scalar below a place in it.
-
-    Only one of them is in memory at a time, for documents of megabytes. A repeated key is yielded again.
-    Raises: YamlRefusedError, possibly after some values.
-    """
-    if len(data) > max_bytes:
-        raise YamlRefusedError(f"is longer than {max_bytes} bytes")
-    prefix = tuple(below)
-    with _refusing():
-        loader = _JsonLoader("")
-        documents = 0
-        walk = _Walk()
-        for event in _checked_events(data):
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            if documents > 1:
-                raise YamlRefusedError("must be one YAML document")
-            scalar = walk.take(event)
-            if scalar is not None and walk.place[: len(prefix)] == prefix:
-                yield walk.place[len(prefix) :], _build_scalar(loader, scalar)
-
-
-class _Walk:
-    """Follows the events of a document and knows the place of the last scalar."""
-
-    def __init__(self) -> None:
-        self._place: list[str | int | None] = []
-        # Of each open collection, whether a key comes next; None in a list.
-        self._at_key: list[bool | None] = []
-
-    @property
-    def place(self) -> YamlPlace:
-        return tuple(self._place)
-
-    def take(self, event: yaml.Event) -> yaml.ScalarEvent | None:
-        """Advance by one event; return it if it is a scalar value, not a key."""
-        if isinstance(event, yaml.CollectionEndEvent):
-            self._place.pop()
-            self._at_key.pop()
-        elif isinstance(event, yaml.ScalarEvent):
-            return None if self._step(event.value) else event
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._step(None)
-            is_mapping = isinstance(event, yaml.MappingStartEvent)
-            self._place.append(None if is_mapping else -1)
-            self._at_key.append(True if is_mapping else None)
-        return None
-
-    def _step(self, text: str | None) -> bool:
-        # A node begins; tell whether it is a key of the collection that it stands in.
-        if not self._at_key:
-            return False
-        position, at_key = self._place[-1], self._at_key[-1]
-        if at_key is None:
-            self._place[-1] = position + 1 if isinstance(position, int) else 0
-            return False
-        if at_key:
-            self._place[-1] = text
-        self._at_key[-1] = not at_key
-        return at_key
-
-
-def _build_scalar(loader: _JsonLoader, event: yaml.ScalarEvent) -> JsonValue:
-    tag = event.tag or loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
-    return _as_json(loader.construct_document(yaml.ScalarNode(tag, event.value)))
-
-
 @contextmanager
 def _refusing() -> Iterator[None]:
     """Raise YamlRefusedError for the errors of PyYAML."""
@@ -165,7 +94,7 @@ def _refusing() -> Iterator[None]:
         raise YamlRefusedError("must be YAML") from None
 
 
-def _checked_events(source: str | bytes) -> Iterator[yaml.Event]:
+def _checked_events(source: str) -> Iterator[yaml.Event]:
     # Event by event: the parser itself takes quadratic time on deep nesting, so stop before it gets there.
     depth = 0
     for event in yaml.parse(source, yaml.CSafeLoader):

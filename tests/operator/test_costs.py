@@ -57,7 +57,7 @@ async def test_a_new_guest_cluster_costs_no_more_among_many_than_among_few() -> 
     await calls_of_a_new_guest_cluster(1)  # what is imported and built once, it costs only once
     few, many = await calls_of_a_new_guest_cluster(FEW), await calls_of_a_new_guest_cluster(MANY)
     # The range is counted again, which is some calls for each address; and visits of others can fall into that time.
-    assert many < 2 * few, f"{few} calls among {FEW} others, {many} among {MANY}"
+    assert many < 1.7 * few, f"{few} calls among {FEW} others, {many} among {MANY}"
 
 
 async def test_in_a_burst_the_status_of_a_range_is_written_once_a_second_at_most() -> None:

@@ -156,7 +156,7 @@ class GuestReconciler:
 
 
 def _refused_since(floating_ip: FloatingIP) -> datetime | None:
-    """Return since when a floating IP has no address and gets none until somebody changes it; None otherwise."""
+    """Return since when a floating IP has no address and gets none until it changes; None otherwise."""
     conditions = () if floating_ip.status.addresses else floating_ip.status.conditions
     found = (
         each.last_transition_time

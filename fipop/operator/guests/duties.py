@@ -89,7 +89,7 @@ def find_duty(cache: ClusterCache, state: GuestState, settings: Settings) -> Dut
             text for each, is_bound in serves if not is_bound for text in each.status.addresses
         ),
     )
-    keeps = bool(floating_ips) and settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
+    keeps = bool(floating_ips) and _is_opted_in(guest, settings)
     removes = is_leaving(guest, settings)
     reported = [each for status in cache.guest_statuses(guest.id) for each in status.releases]
     is_known = any(each.revision for each in reported)
@@ -115,8 +115,7 @@ def is_leaving(guest: Guest, settings: Settings) -> bool:
 
 def has_members(guests: GuestDirectory, settings: Settings) -> bool:
     """Whether a guest cluster is opted in."""
-    known = (state.guest for _, state in guests.states() if state.guest is not None)
-    return any(settings.kubevip_guest_install.includes(opted_in=each.cluster.opted_in) for each in known)
+    return any(_is_opted_in(state.guest, settings) for _, state in guests.states())
 
 
 def find_members(guests: GuestDirectory, settings: Settings, target: Target) -> dict[str, Member]:
@@ -124,7 +123,7 @@ def find_members(guests: GuestDirectory, settings: Settings, target: Target) -> 
     found = {}
     for guest_id, state in guests.states():
         guest, record = state.guest, state.visits
-        if guest is None or not settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in):
+        if guest is None or not _is_opted_in(guest, settings):
             continue
         member = Member(
             visited_at=record.visited_at,
@@ -179,6 +178,10 @@ def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
         floating_ip.cluster,
         floating_ip.problem,
     )
+
+
+def _is_opted_in(guest: Guest | None, settings: Settings) -> bool:
+    return guest is not None and settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
 
 
 def _is_paused(cache: ClusterCache, guest: Guest) -> bool:

@@ -321,7 +321,7 @@ class RolloutController:
                 body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
                 written = await self.client.create(CONFIG_MAPS, body, namespace=self.namespace)
         except NotFoundError:
-            self._version = ""  # somebody deleted it: it is made again at the next step
+            self._version = ""  # it was deleted: the next step makes it again
             raise
         self._version = written["metadata"]["resourceVersion"]
 

@@ -244,7 +244,7 @@ def judge(guest_id: str, member: Member, rollout: Rollout, progress: Progress, p
     if not member.is_open:
         return Standing.AWAY
     if began_at is not None and (is_admitted or not rollout.is_stable):
-        # How long pods have been ready counts, not when somebody looks: a verdict needs a visit after the deadline.
+        # How long pods have been ready counts, not when a visit comes: a verdict needs a visit after the deadline.
         was_asked = not (member.is_at_target and member.ready_seconds is None)
         is_late = was_asked and (member.visited_at or 0.0) >= began_at + policy.deadline_seconds
         if is_late:
@@ -318,11 +318,11 @@ def _find_starts(
     for guest_id, member in fleet.items():
         known, seen = progress.began.get(guest_id), member.began_at
         if known is None and seen is not None:
-            # Nobody is late by the time in which nobody led.
+            # The time without a leader makes no guest cluster late.
             known = seen if member.is_at_target else max(seen, progress.since)
         if known is None:
             continue
-        # Nor by the time in which helm could not go on there.
+        # Nor does the time in which helm could not go on there.
         is_held = policy.is_blocked or not (policy.updates or member.made_for == {rollout.target.name})
         waits = not member.is_at_target and (not member.is_open or (is_held and member.is_reachable))
         found[guest_id] = now if waits else known

@@ -13,7 +13,6 @@ from fipop.settings.yaml import (
     MAX_YAML_BYTES,
     MAX_YAML_DEPTH,
     YamlRefusedError,
-    iterate_yaml_scalars,
     parse_yaml,
     parse_yaml_mapping,
 )
@@ -153,75 +152,6 @@ def test_any_json_value_comes_back_as_it_was_written(value: object) -> None:
     text = yaml.dump(value, Dumper=PlainDumper, allow_unicode=True)
 
     assert parse_yaml(text) == value
-
-
-def scalars_of(text: str, *below: str) -> list[tuple[tuple[str | int | None, ...], object]]:
-    return list(iterate_yaml_scalars(text.encode(), below=below, max_bytes=MAX_YAML_BYTES))
-
-
-def leaves_of(value: object, *place: str | int) -> list[tuple[tuple[str | int, ...], object]]:
-    children: list[tuple[str | int, object]]
-    if isinstance(value, dict):
-        children = list(value.items())
-    elif isinstance(value, list):
-        children = list(enumerate(value))
-    else:
-        return [(place, value)]
-    return [leaf for key, child in children for leaf in leaves_of(child, *place, key)]
-
-
-@given(JSON_VALUES)
-def test_the_scalars_below_a_place_are_those_of_the_whole(value: object) -> None:
-    document = {"before": [{"a": [value]}], "a": {"x": [value], "b": value}, "after": value}
-    text = yaml.dump(document, Dumper=PlainDumper, allow_unicode=True, sort_keys=False)
-
-    assert scalars_of(text, "a", "b") == leaves_of(value)
-
-
-@pytest.mark.parametrize(
-    ("text", "scalars"),
-    [
-        ("", []),
-        ("a", []),
-        ("a: 1e3", [((), 1000.0)]),
-        ("a: [x, [~], {b: {c: 'off'}, d: off}]",
-            [((0,), "x"), ((1, 0), None), ((2, "b", "c"), "off"), ((2, "d"), False)]),
-        ("a: {? [a, b] : {c: 1}, d: 2}", [((None, 0), "a"), ((None, 1), "b"), ((None, "c"), 1), (("d",), 2)]),
-        ("{? {a: 1} : 2, b: {a: 3}, a: {}}", []),
-        ("[{a: 1}]", []),
-    ],
-)  # fmt: skip
-def test_scalars_are_told_with_their_place(
-    text: str, scalars: list[tuple[tuple[str | int | None, ...], object]]
-) -> None:
-    assert scalars_of(text, "a") == scalars
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("b: &x 1\nc: *x", ""),
-        ("b: !!binary aGVsbG8=", ""),
-        ("[" * (MAX_YAML_DEPTH + 1), ""),
-        ("x" * (MAX_YAML_BYTES + 1), ""),
-        ("a: .nan", ""),
-        ("a: 1\n---\na: 2", ""),
-        ("b: c: d", "line 1, column 5"),
-        ("a: " + "9" * 5000, ""),
-    ],
-)
-def test_scalars_are_not_read_from_what_is_refused(text: str, named: str) -> None:
-    with pytest.raises(YamlRefusedError) as refused:
-        scalars_of(text, "a")
-    assert named in refused.value.reason
-
-
-@given(st.binary(max_size=200))
-def test_scalars_of_any_bytes_are_values_or_a_refusal(data: bytes) -> None:
-    with contextlib.suppress(YamlRefusedError):
-        json.dumps(
-            [value for _, value in iterate_yaml_scalars(data, below=(), max_bytes=200)], allow_nan=False
-        )
 
 
 @given(st.text(max_size=300) | st.text(alphabet="[]{}:,-?&*!|>'\"#% \n\tab01~<=", max_size=300))
