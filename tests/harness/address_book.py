@@ -131,6 +131,14 @@ class Book:
             found.add(holder[0])
         return found
 
+    def asking(self, space: str, address: Ip) -> set[Owner]:
+        """Return the floating IPs whose spec names an address."""
+        return {
+            key_of(each)
+            for each in self.floating_ips
+            if self.space_of(each) == space and str(address) in _parts(each)
+        }
+
     def usage(self, found: Json, version: int) -> Counter[str]:
         """Count the addresses of one family of a range."""
         name, space = found["metadata"]["name"], space_of_range(found)

@@ -8,14 +8,14 @@ from fipop.errors import ApiError, ForbiddenError, UnavailableError
 from fipop.kube.client import Listing
 from fipop.kube.resources import CONFIG_MAPS, FLOATING_IPS, LEASES, Resource
 from fipop.report.reading import read_leadership, read_snapshot, read_workload
-from fipop.report.snapshot import ClusterSnapshot
+from fipop.report.snapshot import Snapshot
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import NOW, build_floating_ip
 
 
 async def read(
     errors: dict[Resource, Exception], objects: dict[str, Any] | None = None, **options: Any
-) -> ClusterSnapshot:
+) -> Snapshot:
     async def find(resource: Resource, *_: object, **__: object) -> None:
         if resource in errors:
             raise errors[resource]
