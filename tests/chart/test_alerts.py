@@ -311,7 +311,7 @@ def test_each_alert_has_a_situation_in_which_it_fires(alerts: dict[str, Any]) ->
 def test_the_situations_have_only_series_that_the_operator_shows() -> None:
     shown: dict[str, set[frozenset[str]]] = {}
     fleet = Fleet()
-    for family in text_string_to_metric_families(fleet.metrics.render().decode()):
+    for family in text_string_to_metric_families(fleet.render()):
         for sample in family.samples:
             shown.setdefault(sample.name, set()).add(frozenset(sample.labels))
     for situation in SITUATIONS.values():

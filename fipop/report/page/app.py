@@ -19,7 +19,6 @@ from aiohttp import web
 
 from fipop.errors import FipopError
 from fipop.ipam.errors import RangeUnknownError
-from fipop.listening import Handler, HttpListener
 from fipop.report.addresses import (
     AddressReport,
     report_all,
@@ -51,6 +50,9 @@ _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "im
 _ADDRESSES = ("address", "space", "range", "state", "namespace", "floatingIP", "cluster", "since", "until")
 
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
 class Page:
     """Answers for the page.
 
@@ -62,8 +64,8 @@ class Page:
         self._snapshots = snapshots
         self._templates = build_environment()
 
-    def listener(self) -> HttpListener:
-        """Return the page's server. All paths are flat: links are relative, whatever stands before them."""
+    def build_app(self) -> web.Application:
+        """Return the page. All paths are flat: links are relative, whatever stands before them."""
         routes: dict[str, Handler] = {
             "/": self._guard(self._overview),
             "/range": self._guard(self._range),
@@ -76,7 +78,11 @@ class Page:
         }
         for name, kind in _STATIC.items():
             routes[f"/{name}"] = _serve_static(name, kind)
-        return HttpListener(routes, headers=HEADERS)
+        app = web.Application()
+        app.on_response_prepare.append(_add_headers)
+        for path, handler in routes.items():
+            app.router.add_get(path, handler)
+        return app
 
     def _guard(self, answer: Callable[[web.Request], Awaitable[web.Response]]) -> Handler:
         async def handle(request: web.Request) -> web.Response:
@@ -183,6 +189,12 @@ def is_local_host(host: str) -> bool:
         except ValueError:
             continue
     return False
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """Add them to every answer, also one that no handler made (404, 405), unless its handler set them."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
 
 
 def _serve_static(name: str, kind: str) -> Handler:
