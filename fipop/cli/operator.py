@@ -31,7 +31,7 @@ from fipop.kube.resources import Resource
 from fipop.kube.server import HttpServer
 from fipop.operator.app import OperatorOptions, build_operator
 from fipop.runtime.kopf.operator import KopfOperator, build_settings
-from fipop.settings.values import SettingsError, parse_namespace
+from fipop.texts import is_namespace
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +43,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _check_namespace(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    try:
-        return parse_namespace(value)
-    except SettingsError as error:
-        raise click.BadParameter(str(error)) from error
+    if not is_namespace(value):
+        raise click.BadParameter("must be a DNS label: a-z, 0-9 and -, at most 63 characters")
+    return value
 
 
 @click.command(name="operator", short_help="The role that runs in the management cluster.")
@@ -68,7 +67,7 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
     type=click.IntRange(0, 65535),
     default=8081,
     show_default=True,
-    help="Port of /livez and /readyz.",
+    help="Port of /livez, /readyz and /metrics.",
 )
 @click.option(
     "--settings-defaults",

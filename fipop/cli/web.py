@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 
 import click
+from aiohttp.web import AppRunner, TCPSite
 
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import run_until_asked
@@ -47,24 +48,26 @@ def web(
     except FipopError as error:
         fail(str(error), EXIT_NO_ACCESS)
     except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
+        is_taken = error.errno == errno.EADDRINUSE
+        why = "it is in use by another program" if is_taken else str(error.strerror)
         fail(
-            f"port {port} of {bind} is in use by another program. Choose another one with --port", EXIT_WRONG
+            f"could not listen on port {port} of {bind}: {why}. Choose another one with --port or --bind",
+            EXIT_WRONG,
         )
 
 
 async def _serve(reading: Reading, bind: str, port: int) -> None:
     async with reading.connect() as client:
         snapshots = Snapshots(lambda: read_snapshot(client, namespace=reading.operator_namespace))
-        listener = Page(snapshots).listener()
+        runner = AppRunner(Page(snapshots).build_app(), access_log=None, shutdown_timeout=1.0)
         try:
-            await listener.setup()
-            await listener.listen(bind, port)
+            await runner.setup()
+            site = TCPSite(runner, bind, port)
+            await site.start()
             shown = f"[{bind}]" if ":" in bind else bind
             snapshots.begin()
-            click.echo(f"The web UI is at http://{shown}:{listener.port}/ until ctrl-C")
+            click.echo(f"The web UI is at http://{shown}:{site.port}/ until ctrl-C")
             await asyncio.Event().wait()
         finally:
             await snapshots.close()
-            await listener.close()
+            await runner.cleanup()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from random import Random
 
 from fipop.boundary import ApiFactory, Clock, loop_time
 from fipop.cloudprovider.controller import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
+from fipop.cloudprovider.metrics import API_REQUESTS, REGISTRY, ROWS, ServiceSnapshot
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
 from fipop.cloudprovider.service import ADDRESSES, FINALIZER, build_released
 from fipop.cloudprovider.services import ServiceCache
@@ -19,10 +21,10 @@ from fipop.errors import FipopError, StartError
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
-from fipop.kube.resources import SERVICES
-from fipop.metrics.server import MetricsPage
-from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
-from fipop.runtime.health import HealthFacts, HealthServer
+from fipop.kube.resources import CONFIG_MAPS, SERVICES
+from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.runtime.health import HealthFacts
+from fipop.runtime.http import ProbeServer
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.lease import LeaseLock
 from fipop.runtime.process import Process
@@ -56,12 +58,11 @@ class CloudProvider:
     def __init__(self, options: ProviderOptions, *, api: ApiFactory, clock: Clock, random: Random) -> None:
         self._options = options
         self._api = api
-        self._metrics = ServiceMetrics(self._snapshot, version=options.version)
         self._client = self._build_client()
         self._vital_client = self._build_client()
+        read = partial(self._vital_client.get, CONFIG_MAPS, options.mode.config_map, metadata_only=True)
         self._process = Process(
-            client=self._vital_client,
-            config_map=(options.mode.namespace, options.mode.config_map),
+            client=self._vital_client, read=partial(read, namespace=options.mode.namespace)
         )
         self._events = EventRecorder(
             self._client,
@@ -83,7 +84,7 @@ class CloudProvider:
         )
 
     def _build_mode(self, random: Random) -> ServiceController | KeepalivedMode:
-        options, parts = self._options, (self._client, self._services, self._events, self._metrics)
+        options, parts = self._options, (self._client, self._services, self._events)
         if isinstance(options.mode, KubevipOptions):
             return ServiceController(options, options.mode, self._leadership.check, *parts, random=random)
         return KeepalivedMode(options.mode, *parts, random=random)
@@ -91,11 +92,11 @@ class CloudProvider:
     async def run(self) -> None:
         """Start and work until cancelled."""
         self._working_since = loop_time()
-        options, health = self._options, None
+        options, http = self._options, None
         if options.port is not None:
-            more = {"/metrics": MetricsPage(self._metrics.prepare).answer}
-            health = HealthServer(self._health, host=options.host, port=options.port, more=more)
-            await health.start()
+            registry = build_registry(REGISTRY, GaugeTable(ROWS, self._snapshot))
+            http = ProbeServer(self._health, registry, host=options.host, port=options.port)
+            await http.start()
         try:
             async with self._vital_client, self._client:
                 await self._process.take_step(self._mode.load, "configuration")
@@ -108,8 +109,8 @@ class CloudProvider:
                     self._leadership.run(self._lead),
                 )
         finally:
-            if health is not None:
-                await health.stop()
+            if http is not None:
+                await http.stop()
 
     async def _lead(self) -> None:
         client = self._client.for_leader(lambda: self._leadership.is_leader)
@@ -128,10 +129,10 @@ class CloudProvider:
 
     def _snapshot(self) -> ServiceSnapshot:
         found = self._mode.snapshot() if self._leadership.is_leader else None
-        return found or ServiceSnapshot(leading=False)
+        return replace(found or ServiceSnapshot(leading=False), version=self._options.version)
 
     def _note_request(self, record: RequestRecord) -> None:
-        self._metrics.count_request(record.verb, record.status)
+        API_REQUESTS.labels(record.verb, str(record.status)).inc()
 
 
 class Leadership:

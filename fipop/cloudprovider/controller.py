@@ -37,6 +37,7 @@ from fipop.cloudprovider.allocate import (
     refuse_asked,
 )
 from fipop.cloudprovider.fence import Fence
+from fipop.cloudprovider.metrics import ASSIGNMENT_SECONDS, ASSIGNMENTS, PoolSample, ServiceSnapshot
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.problems import find_problems
@@ -63,7 +64,6 @@ from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
-from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
 from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 from fipop.runtime.store import Change, Name
 from fipop.runtime.workqueue import RetryAfter, WorkQueue
@@ -110,7 +110,6 @@ class ServiceController:
         client: KubeClient,
         services: ServiceCache,
         events: EventRecorder,
-        metrics: ServiceMetrics,
         *,
         random: Random,
     ) -> None:
@@ -121,7 +120,6 @@ class ServiceController:
         self._client = client
         self._services = services
         self._events = events
-        self._metrics = metrics
         self._config_map = ConfigMapFollower(
             client=client,
             namespace=mode.namespace,
@@ -296,9 +294,9 @@ class ServiceController:
         if not is_done:
             again = await self._write_addresses(service, answer, is_followed=request.asked is not None)
             if again is None:
-                self._metrics.count_assignment("assigned")
+                ASSIGNMENTS.labels("assigned").inc()
             if again is None and memory.waiting_since is not None:
-                self._metrics.observe_assignment(loop_time() - memory.waiting_since)
+                ASSIGNMENT_SECONDS.observe(loop_time() - memory.waiting_since)
                 memory.waiting_since = None
             return again
         text = f"Assigned {', '.join(map(format_address, answer))}."
@@ -322,7 +320,7 @@ class ServiceController:
     async def _refuse(self, service: Service, refusal: Refusal) -> RetryAfter | None:
         """Have a Service wait, and say why."""
         if self._waiting.get(service.key) != refusal.message:
-            self._metrics.count_assignment(refusal.reason)
+            ASSIGNMENTS.labels(refusal.reason).inc()
         self._waiting[service.key] = refusal.message
         if service.is_as_noted and not service.is_marked and not service.request:
             # Its user took its own address off: it does not keep it until it gets another one.

@@ -19,6 +19,7 @@ from typing import Any
 
 from fipop.api.objects import read_metadata
 from fipop.cloudprovider.allocate import Refusal
+from fipop.cloudprovider.metrics import ASSIGNMENTS, ServiceSnapshot
 from fipop.cloudprovider.service import Service, parse_addresses, refer_to
 from fipop.cloudprovider.services import ServiceCache
 from fipop.errors import ConflictError, NotFoundError
@@ -28,7 +29,6 @@ from fipop.jsons import Json, JsonView, as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import CONFIG_MAPS
-from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
 from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter, WorkQueue
@@ -276,14 +276,12 @@ class KeepalivedMode:
         client: KubeClient,
         services: ServiceCache,
         events: EventRecorder,
-        metrics: ServiceMetrics,
         *,
         random: Random,
     ) -> None:
         self._options = options
         self._services = services
         self._events = events
-        self._metrics = metrics
         self._follower = ConfigMapFollower(
             client=client,
             namespace=options.namespace,
@@ -407,7 +405,7 @@ class KeepalivedMode:
         refused = {service.uid: refusal for service, refusal in plan.refusals}
         for service, refusal in plan.refusals:
             if self._refused.get(service.uid) != refusal:
-                self._metrics.count_assignment(refusal.reason)
+                ASSIGNMENTS.labels(refusal.reason).inc()
                 fields = {"service": "/".join(service.key), "reason": refusal.reason, "why": refusal.message}
                 logger.warning("Service was not assigned its address", extra=fields)
                 self._events.record(refer_to(service), EventType.WARNING, refusal.reason, refusal.message)

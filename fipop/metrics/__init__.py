@@ -1,6 +1,5 @@
-"""The metrics of both roles: what users of kube-fip-operator scrape, to the letter, and new ones, `fipop_…`.
+"""What the metrics of both roles stand on: counters that are used where things happen, and a table of gauges.
 
-Gauges about objects are rendered from a snapshot when they are scraped, so that their series vanish with the
-object; counters and histograms are counted here as things happen. No address is ever a label. Nothing else in
-fipop imports prometheus_client.
+Gauges about objects are rendered from what is known when they are scraped, so that their series vanish with the
+object. No label is an address.
 """

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from fipop.api import names
-from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watcher, WatchFactory, loop_time
+from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watcher, WatchFactory
 from fipop.deadlines import LEASE_DURATION_SECONDS
 from fipop.guest.clients import GuestClients
 from fipop.guest.helm.chart_store import ChartStore
@@ -24,16 +24,16 @@ from fipop.guest.helm.command import Helm, empty_folder
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
-from fipop.metrics.exposition import Metrics
-from fipop.metrics.samples import FleetSnapshot
-from fipop.metrics.server import MetricsPage, MetricsServer
+from fipop.metrics import counters
+from fipop.metrics.gauges import GaugeTable, build_registry
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import find_our_age, read_crds, settle_crds
 from fipop.operator.manager import Manager
+from fipop.operator.metrics import ROWS, FleetSnapshot, build_snapshot
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import build_queues
-from fipop.operator.snapshot import build_snapshot
-from fipop.runtime.health import HealthFacts, HealthServer
+from fipop.runtime.health import HealthFacts
+from fipop.runtime.http import ProbeServer
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.lease import LeaseLock
 from fipop.runtime.process import Process
@@ -124,7 +124,6 @@ class Operator:
         self._set_log_level = set_log_level
         self._watcher: Watcher | None = None
         self._manager: Manager | None = None
-        self._working_since: float | None = None
         self._ours_since: datetime | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
         build_client = partial(
@@ -133,26 +132,22 @@ class Operator:
         )
         self._client = build_client(world.api())
         self._vital_client = build_client(world.api())
-        self._process = Process(
-            client=self._vital_client,
-            config_map=(options.namespace, names.SETTINGS_CONFIG_MAP),
-        )
         self._events = EventRecorder(self._client, now=world.clock.now, instance=options.identity)
         self._configuration = Configuration(
-            client=self._client,
+            client=self._vital_client,
             events=self._events,
             namespace=options.namespace,
             defaults=read_defaults(options.settings_defaults),
-            chance=world.random,
         )
+        self._process = Process(client=self._vital_client, read=self._configuration.poll)
         self._elector = LeaderElector(self._lease(), random=world.random, clock=world.clock.boottime)
-        self._metrics = Metrics(self._snapshot, version=options.version)
+        self._http: ProbeServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._folder = options.work_folder or Path(tempfile.gettempdir(), f"fipop-{secrets.token_hex(8)}")
         self._helm = Helm(
             process=world.helm,
             folder=self._folder,
-            observe=lambda verb, success: self._metrics.count_helm_run(verb, success=success),
+            observe=_count_helm_run,
         )
         self._charts = ChartStore(helm=self._helm, client=self._client, namespace=options.namespace)
         self._clients = GuestClients(
@@ -171,10 +166,13 @@ class Operator:
 
     async def run(self) -> None:
         """Start and work until cancelled."""
-        options, health = self._options, None
+        options = self._options
         if options.health_port is not None:
-            health = HealthServer(self._health, host=options.health_host, port=options.health_port)
-            await health.start()
+            registry = build_registry(counters.REGISTRY, GaugeTable(ROWS, self._snapshot))
+            self._http = ProbeServer(
+                self._health, registry, host=options.health_host, port=options.health_port
+            )
+            await self._http.start()
         try:
             # What a killed process left has kubeconfigs of guest clusters in it, without a credential.
             await asyncio.to_thread(empty_folder, self._folder)
@@ -186,16 +184,21 @@ class Operator:
                 self._serving.cancel()
                 await asyncio.wait({self._serving})
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-            if health is not None:
-                await health.stop()
+            if self._http is not None:
+                await self._http.stop()
 
     async def _start(self) -> None:
         """Take the settings in, bring the CRDs up to date: again and again until the API server lets us."""
         await self._process.take_step(self._configuration.load, "settings")
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
-        if self._options.health_port is not None:
-            self._serving = asyncio.create_task(self._serve_metrics())
+        if self._http is not None:
+            self._serving = asyncio.create_task(
+                self._http.serve_again(
+                    wanted=lambda: self._configuration.settings.metrics_port,
+                    complain=partial(self._configuration.complain, "PortTaken"),
+                )
+            )
         crds, update = self._crds, self._options.update_crds
         await self._process.take_step(lambda: settle_crds(self._client, crds, update=update), "schema")
         await self._process.take_step(self._find_our_age, "schema")
@@ -203,10 +206,8 @@ class Operator:
 
     async def _work(self) -> None:
         """Run everything that runs at once; the first that fails ends the rest."""
-        self._working_since = loop_time()
         await self._process.run_parts(
             self._events.run(),
-            self._configuration.follow(),
             self._watch(),
             self._relister.run(),
             # Last in, first out: its work stops before what it stands on.
@@ -230,11 +231,10 @@ class Operator:
             events=self._events,
             configuration=self._configuration,
             elector=self._elector,
-            metrics=self._metrics,
             clients=self._clients,
             helm=self._helm,
             charts=self._charts,
-            queues=build_queues(self._metrics, self._world.random),
+            queues=build_queues(self._world.random),
             random=self._world.random,
             namespace=self._options.namespace,
             ours_since=self._ours_since,
@@ -247,12 +247,7 @@ class Operator:
             )
         finally:
             self._manager = None
-
-    async def _serve_metrics(self) -> None:
-        await MetricsServer(MetricsPage(self._metrics.prepare)).serve(
-            wanted=lambda: self._configuration.settings.metrics_port,
-            complain=partial(self._configuration.complain, "PortTaken"),
-        )
+            counters.GUEST_EVENTS.clear()
 
     async def _find_our_age(self) -> None:
         self._ours_since = await find_our_age(self._client)
@@ -280,23 +275,14 @@ class Operator:
         )
 
     def _health(self) -> HealthFacts:
-        return self._process.judge(silences=self._silences(), is_loaded=self._relister.loaded)
-
-    def _silences(self) -> dict[str, float]:
-        """Return for how long each watch has shown no life, that of the settings too."""
-        if self._working_since is None:
-            return {}
-        heard = self._configuration.last_heard_at
-        since = loop_time() - (heard if heard is not None else self._working_since)
-        return {
-            **(self._watcher.silences() if self._watcher is not None else {}),
-            names.SETTINGS_CONFIG_MAP: since,
-        }
+        silences = self._watcher.silences() if self._watcher is not None else {}
+        return self._process.judge(silences=silences, is_loaded=self._relister.loaded)
 
     def _snapshot(self) -> FleetSnapshot:
         since_read = self._process.reads.since_read
         return replace(
             build_snapshot(self._cache, self._manager),
+            version=self._options.version,
             leading=self._elector.is_leader,
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
@@ -304,11 +290,15 @@ class Operator:
         )
 
     def _note_request(self, target: str, record: RequestRecord) -> None:
-        self._metrics.observe_api_request(target, record.verb, record.status, record.duration_seconds)
+        counters.observe_api_request(target, record.verb, record.status, record.duration_seconds)
         if requests.isEnabledFor(TRACE):
             path = clean(record.path)  # helm's hold names that a guest gave
             fields = {"target": target, "verb": record.verb, "path": path, "status": record.status}
             requests.log(TRACE, "Request", extra=fields)
+
+
+def _count_helm_run(command: str, success: bool) -> None:
+    counters.HELM_RUNS.labels(command, counters.result_label(success)).inc()
 
 
 def _take_event(feed: Feed[Any], event_type: str, obj: JsonView) -> None:

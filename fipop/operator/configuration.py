@@ -1,4 +1,4 @@
-"""kube-fip-config, live: every change is checked and takes effect at once; a bad value keeps the last good one.
+"""kube-fip-config, live: it is read every 5 s, for health and for the options; a bad value keeps the last good one.
 
 After a restart with a bad value, no good one is known: until it is corrected, no releases are changed.
 """
@@ -8,21 +8,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from random import Random
-from typing import Any
 
 from fipop.api import names
 from fipop.api.objects import read_metadata
-from fipop.errors import StartError
+from fipop.errors import ConflictError, FipopError, StartError
+from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import CONFIG_MAPS
-from fipop.runtime.configmap import ConfigMapFollower
 from fipop.settings.options import (
     DEFAULTS,
+    NOTHING_KNOWN,
     BadOption,
     Settings,
-    parse_last_good,
+    find_unknown,
     parse_settings,
     settings_data,
     warnings,
@@ -43,39 +42,39 @@ class Configuration:
         events: EventRecorder,
         namespace: str,
         defaults: Mapping[str, str],
-        chance: Random | None = None,
     ) -> None:
         self._client = client
         self._events = events
         self._namespace = namespace
-        self._follower = ConfigMapFollower(
-            client=client,
-            namespace=namespace,
-            name=names.SETTINGS_CONFIG_MAP,
-            take=self._take,
-            defaults=defaults,
-            chance=chance,
-        )
+        self._defaults = defaults
+        self._seen: object = None
+        self._why_missing = ""
         self._told: tuple[BadOption, ...] = ()
         self._warned: tuple[str, ...] = ()
         self._about: ObjectReference | None = None
-        self.settings = parse_last_good({})
+        self.settings = NOTHING_KNOWN
         self.bad_options: tuple[BadOption, ...] = ()
         self.annotations: Mapping[str, str] = {}
         self.listeners: list[Listener] = []
 
-    @property
-    def last_heard_at(self) -> float | None:
-        """The monotonic time when the watch showed life last."""
-        return self._follower.last_heard_at
-
     async def load(self) -> None:
-        """Take the settings in before anything else starts; made from the defaults where there are none."""
-        await self._follower.load()
+        """Take the settings in before anything else starts. Raises: ApiError."""
+        self._take(await self._read() or await self._create())
 
-    async def follow(self) -> None:
-        """Take every change in, for ever. A deleted ConfigMap is made again, from the defaults."""
-        await self._follower.follow()
+    async def poll(self) -> None:
+        """Take a change in, and create a deleted ConfigMap again. Raises ApiError if it cannot be read."""
+        found = await self._read()
+        if found is None:
+            try:
+                found = await self._create()
+            except FipopError as error:
+                # A quota or a policy may refuse it for hours; the options in force stay.
+                if str(error) != self._why_missing:
+                    logger.warning("Could not create ConfigMap", extra={"error": str(error)})
+                self._why_missing = str(error)
+                return
+        self._why_missing = ""
+        self._take(found)
 
     def complain(
         self, reason: str, message: str, *, is_warning: bool = True, is_repeated: bool = False
@@ -88,32 +87,55 @@ class Configuration:
             kind = EventType.WARNING if is_warning else EventType.NORMAL
             self._events.record(self._about, kind, reason, message, is_repeated=is_repeated)
 
-    def _take(self, config_map: Mapping[str, Any] | None) -> None:
-        assert config_map is not None, "a missing one is made"
-        data = config_map.get("data")
+    async def _read(self) -> Json | None:
+        return await self._client.get(CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=self._namespace)
+
+    async def _create(self) -> Json:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": names.SETTINGS_CONFIG_MAP, "namespace": self._namespace},
+            "data": dict(self._defaults),
+        }
+        try:
+            made = await self._client.create(CONFIG_MAPS, body)
+        except ConflictError:
+            # Another replica was faster.
+            found = await self._read()
+            if found is None:
+                raise
+            return found
+        logger.info("Created ConfigMap from the defaults", extra={"config_map": names.SETTINGS_CONFIG_MAP})
+        return made
+
+    def _take(self, config_map: Json) -> None:
+        metadata = config_map["metadata"]
+        version = metadata.get("uid"), metadata.get("resourceVersion")
+        if version == self._seen:
+            return
+        self._seen = version
+        data = config_map.get("data") or {}
         before = self.settings
-        self.annotations = dict(config_map["metadata"].get("annotations") or {})
-        self.settings, self.bad_options = parse_settings(data if isinstance(data, dict) else {}, before)
-        self._report(config_map)
+        self.annotations = dict(metadata.get("annotations") or {})
+        self.settings, self.bad_options = parse_settings(data, before)
+        self._about = reference_to(CONFIG_MAPS, read_metadata(config_map))
+        self._report((*warnings(self.settings), *find_unknown(data)))
         if self.settings != before:
             logger.info("Settings changed", extra={"changed": _changed(before, self.settings)})
             for listener in self.listeners:
                 listener(before, self.settings)
 
-    def _report(self, config_map: Mapping[str, Any]) -> None:
+    def _report(self, unwise: tuple[str, ...]) -> None:
         """Report bad values and unwise ones, once each."""
-        if config_map["metadata"].get("uid"):
-            self._about = reference_to(CONFIG_MAPS, read_metadata(config_map))
         for bad in self.bad_options:
             if bad not in self._told:
                 message = f"Option {bad.option} {bad.reason}: it is {bad.value!r}."
                 if bad.option in self.settings.unknown_options:
                     message += " Correct it: until then, fipop changes no releases in guest clusters."
-                elif bad.option in settings_data(DEFAULTS):
+                else:
                     message += " fipop keeps the last valid value."
                 logger.error("Option is invalid", extra={"option": bad.option, "error": bad.reason})
                 self.complain("BadOption", message)
-        unwise = warnings(self.settings)
         for warning in unwise:
             if warning not in self._warned:
                 logger.warning("Option has a risk", extra={"error": warning})

@@ -22,7 +22,7 @@ from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder
 from fipop.kube.resources import MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS, Resource
-from fipop.metrics.exposition import Metrics
+from fipop.metrics.counters import forget_guest
 from fipop.operator.addresses.decision import World
 from fipop.operator.addresses.quarantine import QuarantineReconciler, request_reservation
 from fipop.operator.addresses.ranges import RangeReconciler, request_count
@@ -74,7 +74,6 @@ class Manager:
         events: EventRecorder,
         configuration: Configuration,
         elector: LeaderElector,
-        metrics: Metrics,
         clients: GuestClients,
         helm: Helm,
         charts: ChartStore,
@@ -93,7 +92,7 @@ class Manager:
         self.guests = guests = GuestDirectory(
             cache=cache,
             client=client,
-            on_drop=lambda guest: metrics.forget_guest(guest.cluster_name),
+            on_drop=lambda guest: forget_guest(guest.cluster_name),
         )
         self.gate = Gate(
             could_serve=guests.could_serve,
@@ -112,9 +111,7 @@ class Manager:
             now=loop_time,
         )
 
-        self.reservations = ReservationStore(
-            client=client, cache=cache, guests=guests, count_release=metrics.count_release
-        )
+        self.reservations = ReservationStore(client=client, cache=cache, guests=guests)
         self.floating_ips = FloatingIPReconciler(
             client=client,
             world=World(
@@ -126,7 +123,7 @@ class Manager:
             reservations=self.reservations,
             statuses=StatusBuilder(cache=cache, guests=guests, now=client.server_now),
             queues=queues,
-            reporter=EventReporter(guests=guests, events=events, metrics=metrics),
+            reporter=EventReporter(guests=guests, events=events),
         )
         self.quarantine = QuarantineReconciler(
             client=client, cache=cache, reservations=self.reservations, guests=guests, queues=queues
@@ -142,7 +139,6 @@ class Manager:
         self.visits = VisitController(
             guests=guests,
             clients=clients,
-            metrics=metrics,
             configuration=configuration,
             permits=WritePermits(
                 reservations=self.reservations,
@@ -163,7 +159,6 @@ class Manager:
             configuration=configuration,
             rollout=self.rollout,
             queues=queues,
-            metrics=metrics,
             gate=self.gate,
         )
         self.discovery = GuestReconciler(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fipop.api.objects import FloatingIP
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import FLOATING_IPS
-from fipop.metrics.exposition import Metrics
+from fipop.metrics.counters import ALLOCATIONS
 from fipop.operator.addresses.decision import bind_guest
 from fipop.operator.addresses.range_selection import describe_mismatch
 from fipop.state.guests import GuestDirectory
@@ -19,11 +19,10 @@ class EventReporter:
 
     guests: GuestDirectory
     events: EventRecorder
-    metrics: Metrics
 
     def report_allocated(self, floating_ip: FloatingIP, range_name: str) -> None:
         """Count an allocation, and report one from a range of another network than the guest's."""
-        self.metrics.count_allocation("allocated")
+        ALLOCATIONS.labels("allocated").inc()
         is_bound = bind_guest(self.guests.cache, floating_ip).blocker is None
         guest = self.guests.known(floating_ip.namespace) if is_bound else None
         message = describe_mismatch(self.guests.cache, guest, range_name)
@@ -39,4 +38,4 @@ class EventReporter:
 
     def report_blocked(self, reason: str) -> None:
         """Count a floating IP that did not get all that it asks for."""
-        self.metrics.count_allocation(reason)
+        ALLOCATIONS.labels(reason).inc()

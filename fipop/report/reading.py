@@ -36,7 +36,7 @@ from fipop.report.snapshot import (
     Unread,
     Workload,
 )
-from fipop.settings.options import DEFAULTS, parse_settings, warnings
+from fipop.settings.options import DEFAULTS, find_unknown, parse_settings, warnings
 from fipop.state.cache import ClusterCache
 
 T = TypeVar("T")
@@ -149,7 +149,8 @@ class SnapshotReader:
         failed = {each.what for each in self.unread[before:]}
         self.unread = list(dict.fromkeys(self.unread))
         data = as_mapping((config or {}).get("data"))
-        settings, bad = parse_settings({key: as_text(value) for key, value in data.items()}, DEFAULTS)
+        texts = {key: as_text(value) for key, value in data.items()}
+        settings, bad = parse_settings(texts, DEFAULTS)
         return Installation(
             namespace=namespace,
             leadership=read_leadership(lease) if lease is not None else None,
@@ -161,7 +162,7 @@ class SnapshotReader:
             has_settings=None if "the options" in failed else config is not None,
             settings=settings,
             bad_options=bad,
-            unwise_options=warnings(settings),
+            unwise_options=(*warnings(settings), *find_unknown(texts)),
             rollout=parse_rollout(as_mapping((rollout or {}).get("data"))),
             rollout_guests=parse_counts(as_mapping((rollout or {}).get("data"))),
         )

@@ -22,9 +22,9 @@ _NOTHING_SEEN = object()
 
 
 class ConfigMapFollower:
-    """Hands every version of a ConfigMap to `take`; with `defaults`, one that is missing is created from them.
+    """Hands every version of a ConfigMap to `take`; a missing one is handed over as None.
 
-    Without `defaults` a missing one is handed over as None. Whenever the server ends the watch, there is a list first:
+    Whenever the server ends the watch, there is a list first:
     what happened while blind (a cut, a version that is too old, a restored store) is seen within a minute.
     """
 
@@ -35,14 +35,12 @@ class ConfigMapFollower:
         namespace: str,
         name: str,
         take: Callable[[ConfigMap | None], None],
-        defaults: Mapping[str, str] | None = None,
         chance: random.Random | None = None,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name
         self._take = take
-        self._defaults = defaults
         self._seen: object = _NOTHING_SEEN
         self._is_missing = False
         self._source = ListWatch(
@@ -61,19 +59,21 @@ class ConfigMapFollower:
 
     async def load(self) -> None:
         """Hand over what is there now. Raises: ApiError."""
-        found = await self._read()
-        while found is None and self._defaults is not None:
-            found = await self._create() or await self._read()
-        self._hand_over(found)
+        self._hand_over(await self._client.get(CONFIG_MAPS, self._name, namespace=self._namespace))
 
     async def create_if_missing(self) -> bool:
         """Create it empty if it was not there when it was last seen; return whether it is there now."""
         if not self._is_missing:
             return False
-        made = await self._try_create()
-        if made is not None:
-            self._hand_over(made)
-        return made is not None
+        try:
+            made = await self._create()
+        except ConflictError:
+            return False
+        except FipopError as error:
+            logger.warning("Could not create ConfigMap", extra={"error": str(error)})
+            return False
+        self._hand_over(made)
+        return True
 
     async def follow(self) -> None:
         """Hand over every change, for ever."""
@@ -83,10 +83,6 @@ class ConfigMapFollower:
                     found = change.items[0] if change.items else None
                 else:
                     found = change.object if change.type != "DELETED" else None
-                if found is None and self._defaults is not None:
-                    found = await self._try_create()
-                    if found is None:
-                        continue
                 self._hand_over(found)
                 # Versions that came in one read come without a pause, and each may cost milliseconds.
                 await asyncio.sleep(0)
@@ -100,28 +96,12 @@ class ConfigMapFollower:
             self._seen = identity
             self._take(found)
 
-    async def _read(self) -> Json | None:
-        return await self._client.get(CONFIG_MAPS, self._name, namespace=self._namespace)
-
-    async def _try_create(self) -> Json | None:
-        """Create it; None if that is refused (a quota, a policy), perhaps for hours: the next list asks again."""
-        try:
-            return await self._create()
-        except FipopError as error:
-            logger.warning("Could not create ConfigMap", extra={"error": str(error)})
-            return None
-
-    async def _create(self) -> Json | None:
-        """Create it; None if somebody else did meanwhile."""
+    async def _create(self) -> Json:
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": self._name, "namespace": self._namespace},
-            "data": dict(self._defaults or {}),
         }
-        try:
-            made = await self._client.create(CONFIG_MAPS, body)
-        except ConflictError:
-            return None
-        logger.info("Created ConfigMap from the defaults", extra={"config_map": self._name})
+        made = await self._client.create(CONFIG_MAPS, body)
+        logger.info("Created ConfigMap", extra={"config_map": self._name})
         return made

@@ -1,4 +1,4 @@
-"""What the probes are told: a pure decision over facts, and a small server that shows it.
+"""What the probes are told: a pure decision over facts, which `http` serves.
 
 Live means that a restart would not help: the watches work, or the API server is away or cannot read objects, and there
 is nothing to watch. Ready means that this replica knows the whole ledger and reads objects of the API server.
@@ -6,16 +6,10 @@ is nothing to watch. Ready means that this replica knows the whole ledger and re
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from aiohttp import web
-
 from fipop.deadlines import SILENCE_LIMIT_SECONDS
-from fipop.errors import StartError
-from fipop.listening import Handler, HttpListener
 
 ANSWER_LIMIT_SECONDS = 30.0
 """The API server is away when no read of an object has succeeded for so long, be it that it answers other requests."""
@@ -125,64 +119,3 @@ class ReadRecord:
         if since_read is None or since_read > ANSWER_LIMIT_SECONDS:
             return 0.0
         return self._clock() - self._since
-
-
-class HealthServer:
-    """Serves /livez, /readyz and /healthz (the same as /livez) with a JSON body: 200 or 503; and what else is given."""
-
-    def __init__(
-        self,
-        facts: Callable[[], HealthFacts],
-        *,
-        port: int,
-        host: str | None = None,
-        more: Mapping[str, Handler] | None = None,
-    ) -> None:
-        self._facts = facts
-        self._host = host
-        self._port = port
-        self._listener = HttpListener(
-            {
-                "/livez": self._liveness,
-                "/healthz": self._liveness,
-                "/readyz": self._readiness,
-                **(more or {}),
-            }
-        )
-
-    @property
-    def port(self) -> int:
-        """The port that is listened on, also where 0 was asked for."""
-        return self._listener.port
-
-    async def start(self) -> None:
-        """Listen. Raises StartError where that cannot be: nobody would learn how this process is."""
-        await self._listener.setup()
-        try:
-            await self._listener.listen(self._host, self._port)
-        except OSError as error:
-            await self.stop()
-            # asyncio puts a sentence of its own where the system's words were.
-            reason = os.strerror(error.errno) if error.errno else type(error).__name__
-            raise StartError(
-                what=f"health port {self._port}", problem=f"cannot be listened on: {reason}"
-            ) from error
-
-    async def stop(self) -> None:
-        """Listen no more."""
-        await self._listener.close()
-
-    async def _liveness(self, _: web.Request) -> web.Response:
-        return _render(judge_liveness(self._facts()))
-
-    async def _readiness(self, _: web.Request) -> web.Response:
-        return _render(judge_readiness(self._facts()))
-
-
-def _render(verdict: Verdict) -> web.Response:
-    body = {
-        "ok": verdict.ok,
-        "checks": {check.name: {"ok": check.ok, "detail": check.detail} for check in verdict.checks},
-    }
-    text = json.dumps(body, indent=2) + "\n"
-    return web.Response(status=200 if verdict.ok else 503, text=text, content_type="application/json")

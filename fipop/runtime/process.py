@@ -10,7 +10,6 @@ from typing import Any
 from fipop.boundary import loop_time
 from fipop.errors import FipopError, UnavailableError
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import CONFIG_MAPS
 from fipop.runtime.health import HealthFacts, ReadRecord
 from fipop.runtime.leader_election import LeaderWorkStuckError
 
@@ -26,7 +25,7 @@ AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 class Process:
     """How a role starts and ends, and the facts of its health.
 
-    `config_map` is what health reads: the namespace and name of a ConfigMap that the role may get, be it there or not.
+    `read` reads an object of the API server, be it there or not; it raises what the client raises.
     Its steps and parts raise what the process cannot survive: RestoredStoreError, StartError and
     LeaderWorkStuckError want a fresh one.
     """
@@ -35,11 +34,11 @@ class Process:
         self,
         *,
         client: KubeClient,
-        config_map: tuple[str, str],
+        read: Callable[[], Awaitable[object]],
         clock: Callable[[], float] = loop_time,
     ) -> None:
         self._client = client
-        self._config_map = config_map
+        self._read = read
         self.reads = ReadRecord(clock=clock)
         self._not_ready: dict[str, str] = {"start": "has not finished"}
 
@@ -98,10 +97,9 @@ class Process:
         An answer that refuses us (401, 403, 429) is no read either: whatever else is asked for would be refused, too.
         Raises StartError: no waiting would bring an API server back whose certificate is not ours to trust.
         """
-        namespace, name = self._config_map
         while True:
             try:
-                await self._client.get(CONFIG_MAPS, name, namespace=namespace, metadata_only=True)
+                await self._read()
             except FipopError as error:
                 logger.debug("Could not read any object", extra={"error": str(error)})
                 self._check_authority(error)

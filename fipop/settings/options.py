@@ -7,10 +7,15 @@ that is absent has its default, one with a bad value keeps the last good one and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from typing import ClassVar
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+
+from fipop.settings import values
 from fipop.settings.values import (
     REPO_URL_REASON,
     Amount,
@@ -19,29 +24,20 @@ from fipop.settings.values import (
     GuestInstall,
     LogLevel,
     RolloutType,
-    SettingsError,
-    parse_amount,
-    parse_bool,
-    parse_chart_ref,
     parse_chart_values,
-    parse_choice,
-    parse_concurrency,
-    parse_digest,
-    parse_interval,
-    parse_namespace,
-    parse_object_name,
-    parse_port,
-    parse_rate,
-    parse_release_name,
-    parse_repo_url,
-    parse_seconds,
-    parse_version,
 )
 
 MAX_SHOWN = 100
+_LIKENESS = 0.85
+"""How alike two names are that differ in one letter; a shorter one than `logLevel` would need less."""
 
 _IMAGE_TAG = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})")
 _LOSES_ADDRESSES = (((1, 0, 1), (1, 0, 3)), ((1, 2, 0), (1, 2, 2)))
+_NAMES = {
+    "kubevip_chart_ca": "kubevipChartCA",
+    "create_floating_ips": "createFloatingIPs",
+    "kubevip_rollout_min_success_seconds": "kubevipRolloutMinSuccessTime",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,50 +49,105 @@ class BadOption:
     reason: str
 
 
-CANARIES, MAX_CONCURRENCY, NO_FAILURES = Amount(2), Amount(10, is_percent=True), Amount(0)
-"""Of rollouts, by default."""
+_KUBEVIP_VALUES = parse_chart_values("""\
+config:
+  vip_interface: enp1s0
+image:
+  repository: plndr/kube-vip
+  tag: v0.6.4
+env:
+  prometheus_server: ':8080'
+nodeSelector:
+  node-role.kubernetes.io/master: 'true'
+""")
+_CLOUD_PROVIDER_VALUES = parse_chart_values("""\
+image:
+  repository: kubevip/kube-vip-cloud-provider
+  tag: v0.0.7
+""")
+_CANARIES, _MAX_CONCURRENCY, _NO_FAILURES = Amount(2), Amount(10, is_percent=True), Amount(0)
+
+
+def _option_name(field: str) -> str:
+    return _NAMES.get(field) or to_camel(field.removesuffix("_seconds"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every option of kube-fip-config.
+    """Every option of kube-fip-config: the field `kubevip_update` is the option `kubevipUpdate`.
 
-    `unknown_options` names those with a bad value of which no good one is known: they have their default, the
-    repository none, and while one of them shapes releases nothing is installed, upgraded or removed.
+    The page docs/reference/options.md has the rules of each.
     """
 
-    log_level: LogLevel
-    operate_guest_cluster_interval_seconds: int
-    metrics_port: int
-    trace_ipam_data: bool
-    kubevip_guest_install: GuestInstall
-    kubevip_update: bool
-    kubevip_namespace: str
-    kubevip_release_name: str
-    kubevip_chart_repo_url: str
-    kubevip_chart_ref: str
-    kubevip_chart_version: str
-    kubevip_chart_values: ChartValues
-    kubevip_cloud_provider_release_name: str
-    kubevip_cloud_provider_chart_ref: str
-    kubevip_cloud_provider_chart_version: str
-    kubevip_cloud_provider_chart_values: ChartValues
-    kubevip_chart_secret: str = ""
-    kubevip_chart_ca: str = ""
-    kubevip_chart_digest: str = ""
-    kubevip_cloud_provider_chart_digest: str = ""
-    helm_concurrency: int = 2
-    guest_requests_per_second: int = 70
-    create_floating_ips: bool = True
-    kubevip_rollout_type: RolloutType = RolloutType.PROGRESSIVE
-    kubevip_rollout_canaries: Amount = CANARIES
-    kubevip_rollout_max_concurrency: Amount = MAX_CONCURRENCY
-    kubevip_rollout_min_success_seconds: int = 120
-    kubevip_rollout_progress_deadline_seconds: int = 600
-    kubevip_rollout_max_failures: Amount = NO_FAILURES
-    kubevip_rollout_failure_strategy: FailureStrategy = FailureStrategy.ROLLBACK
-    kubevip_rollout_paused: bool = False
+    __pydantic_config__: ClassVar = ConfigDict(alias_generator=_option_name, hide_input_in_errors=True)
+
+    log_level: values.LogLevelName = LogLevel.INFO
+    """Least severe level that fipop logs."""
+    operate_guest_cluster_interval_seconds: values.Seconds = 480
+    """Longest time between two visits of a guest cluster."""
+    metrics_port: values.Port = 8080
+    """Port on which the operator serves metrics."""
+    trace_ipam_data: values.Bool = False
+    """Log all ranges and addresses, at level Info, each time fipop counts them."""
+    kubevip_guest_install: values.GuestInstallName = GuestInstall.CLUSTER_LABEL
+    """Guest clusters in which fipop installs kube-vip and its cloud provider."""
+    kubevip_update: values.Bool = False
+    """Upgrade releases that differ from the options."""
+    kubevip_namespace: values.NamespaceName = "kube-system"
+    """Namespace of both releases and of the ConfigMap `kubevip` in the guest cluster."""
+    kubevip_release_name: values.ReleaseName = "kube-vip"
+    """Name of the kube-vip release."""
+    kubevip_chart_repo_url: values.RepoUrl = "https://kube-vip.io/helm-charts"
+    """Chart repository for both charts."""
+    kubevip_chart_ref: values.ChartRef = ""
+    """Reference of the kube-vip chart; it takes precedence over the repository."""
+    kubevip_chart_version: values.ChartVersion = ""
+    """Version of the kube-vip chart; if empty, the newest."""
+    kubevip_chart_values: values.ChartValuesText = _KUBEVIP_VALUES
+    """Values of the kube-vip chart."""
+    kubevip_cloud_provider_release_name: values.ReleaseName = "kube-vip-cloud-provider"
+    """Name of the cloud provider's release."""
+    kubevip_cloud_provider_chart_ref: values.ChartRef = ""
+    """Reference of the cloud provider's chart; it takes precedence over the repository."""
+    kubevip_cloud_provider_chart_version: values.ChartVersion = ""
+    """Version of the cloud provider's chart; if empty, the newest."""
+    kubevip_cloud_provider_chart_values: values.ChartValuesText = _CLOUD_PROVIDER_VALUES
+    """Values of the cloud provider's chart."""
+    kubevip_chart_secret: values.ObjectName = ""
+    """Secret in fipop's namespace with the credential for the chart source."""
+    kubevip_chart_ca: values.ObjectName = ""
+    """ConfigMap in fipop's namespace with the only authorities that are trusted for the chart source."""
+    kubevip_chart_digest: values.ChartDigest = ""
+    """SHA-256 digest that the kube-vip chart archive must have."""
+    kubevip_cloud_provider_chart_digest: values.ChartDigest = ""
+    """SHA-256 digest that the cloud provider's chart archive must have."""
+    helm_concurrency: values.HelmConcurrency = 2
+    """Number of helm processes that run at the same time in guest clusters."""
+    guest_requests_per_second: values.Rate = 70
+    """Requests to guest clusters that go through one Rancher in a second."""
+    create_floating_ips: values.Bool = True
+    """Create a floating IP for each guest cluster that has none."""
+    kubevip_rollout_type: values.RolloutTypeName = RolloutType.PROGRESSIVE
+    """How a changed chart or value reaches the fleet."""
+    kubevip_rollout_canaries: values.SomeAmount = _CANARIES
+    """Guest clusters that get a change first."""
+    kubevip_rollout_max_concurrency: values.SomeAmount = _MAX_CONCURRENCY
+    """Largest wave of a rollout."""
+    kubevip_rollout_min_success_seconds: values.SecondsOrNone = 120
+    """Time that a guest cluster must stay ready to count as succeeded."""
+    kubevip_rollout_progress_deadline_seconds: values.Seconds = 600
+    """Longest time from the start of helm in a guest cluster to its success."""
+    kubevip_rollout_max_failures: values.AnyAmount = _NO_FAILURES
+    """Failures that a wave after the canaries tolerates."""
+    kubevip_rollout_failure_strategy: values.FailureStrategyName = FailureStrategy.ROLLBACK
+    """What happens to failed guest clusters when a rollout stops."""
+    kubevip_rollout_paused: values.Bool = False
+    """Stop the clock of the current rollout."""
     unknown_options: frozenset[str] = frozenset()
+    """No option: those with a bad value of which no good one is known. They have their default, the repository none.
+
+    While one of them shapes releases, nothing is installed, upgraded or removed.
+    """
 
     @property
     def unknown_release_options(self) -> frozenset[str]:
@@ -115,94 +166,55 @@ class Settings:
         return self.create_floating_ips and "createFloatingIPs" not in self.unknown_options
 
 
-_KUBEVIP_VALUES = """\
-config:
-  vip_interface: enp1s0
-image:
-  repository: plndr/kube-vip
-  tag: v0.6.4
-env:
-  prometheus_server: ':8080'
-nodeSelector:
-  node-role.kubernetes.io/master: 'true'
-"""
-_CLOUD_PROVIDER_VALUES = """\
-image:
-  repository: kubevip/kube-vip-cloud-provider
-  tag: v0.0.7
-"""
-
-DEFAULTS = Settings(
-    log_level=LogLevel.INFO,
-    operate_guest_cluster_interval_seconds=480,
-    metrics_port=8080,
-    trace_ipam_data=False,
-    kubevip_guest_install=GuestInstall.CLUSTER_LABEL,
-    kubevip_update=False,
-    kubevip_namespace="kube-system",
-    kubevip_release_name="kube-vip",
-    kubevip_chart_repo_url="https://kube-vip.io/helm-charts",
-    kubevip_chart_ref="",
-    kubevip_chart_version="",
-    kubevip_chart_values=parse_chart_values(_KUBEVIP_VALUES),
-    kubevip_cloud_provider_release_name="kube-vip-cloud-provider",
-    kubevip_cloud_provider_chart_ref="",
-    kubevip_cloud_provider_chart_version="",
-    kubevip_cloud_provider_chart_values=parse_chart_values(_CLOUD_PROVIDER_VALUES),
-)
+OPTIONS = {_option_name(each.name): each.name for each in fields(Settings) if each.name != "unknown_options"}
+"""The field of each option, in the order of the documentation."""
+DEFAULTS = Settings()
 """The documented built-in defaults."""
+NOTHING_KNOWN = replace(DEFAULTS, unknown_options=frozenset(OPTIONS))
+"""Before the first reading of a process."""
+_ADAPTER = TypeAdapter(Settings)
 
 
 def parse_settings(data: Mapping[str, str], last_good: Settings) -> tuple[Settings, tuple[BadOption, ...]]:
     """Read the ConfigMap's data; a bad value keeps that of `last_good`, an absent option has its default.
 
-    An unknown option of `last_good` stays unknown while its value is bad.
-    Bad options come in the order of the option table, unknown ones after them by name.
+    An unknown option of `last_good` stays unknown while its value is bad. Bad options come in the order of the
+    documentation. A name that is no option is ignored: `find_unknown` reports it.
     """
-    values: dict[str, Any] = {}
-    bad = []
-    for option in _OPTIONS:
-        text = data.get(option.name)
-        if text is None:
-            continue
-        try:
-            values[option.field] = option.parse(text)
-        except SettingsError as error:
-            values[option.field] = getattr(last_good, option.field)
-            bad.append(BadOption(option=option.name, value=_shown(option, text), reason=str(error)))
-    settings = replace(DEFAULTS, **values)
+    texts = {name: data[name] for name in OPTIONS if name in data}
+    reasons = _find_reasons(texts)
+    good = _ADAPTER.validate_python({name: text for name, text in texts.items() if name not in reasons})
+    settings = replace(good, **{OPTIONS[name]: getattr(last_good, OPTIONS[name]) for name in reasons})
     unknown = last_good.unknown_options
-    if not settings.kubevip_chart_repo_url and not _needs_no_repository(settings):
+    needs_no_repository = settings.kubevip_chart_ref and settings.kubevip_cloud_provider_chart_ref
+    if not settings.kubevip_chart_repo_url and not needs_no_repository:
         # Who leaves it empty wants nothing from the public default, be it that it served until now.
         known = {last_good.kubevip_chart_repo_url} - {DEFAULTS.kubevip_chart_repo_url, ""}
         settings = replace(settings, kubevip_chart_repo_url="".join(known))
-        reason = f"{REPO_URL_REASON} while a chart has no reference"
-        bad.append(BadOption(option="kubevipChartRepoUrl", value="", reason=reason))
+        reasons["kubevipChartRepoUrl"] = f"{REPO_URL_REASON} while a chart has no reference"
         unknown |= frozenset() if known else {"kubevipChartRepoUrl"}
-    unknown &= {each.option for each in bad}
-    known = {option.name for option in _OPTIONS}
-    bad += [
-        BadOption(option=_clean(name), value=_withheld(data[name]), reason=_no_option(name, known))
-        for name in sorted(set(data) - known)
-    ]
-    return replace(settings, unknown_options=unknown), tuple(bad)
+    bad = tuple(
+        BadOption(option=name, value=_shown(name, texts.get(name, "")), reason=reasons[name])
+        for name in OPTIONS
+        if name in reasons
+    )
+    return replace(settings, unknown_options=unknown & reasons.keys()), bad
 
 
-def parse_last_good(data: Mapping[str, str]) -> Settings:
-    """Read what `settings_data` made of settings in force; missing or bad options are unknown."""
-    unknown = frozenset(option.name for option in _OPTIONS)
-    settings, _ = parse_settings(data, replace(DEFAULTS, unknown_options=unknown))
-    return replace(settings, unknown_options=settings.unknown_options | (unknown - data.keys()))
-
-
-def _no_option(name: str, known: Collection[str]) -> str:
-    meant = [option for option in known if option.lower() == name.strip().lower()]
-    return "must be an option of fipop" + (f", such as {meant[0]}" if meant else "")
+def find_unknown(data: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a clause for each name that is no option, with the option that it is like."""
+    known = {name.lower(): name for name in OPTIONS}
+    found = []
+    for name in sorted(data.keys() - OPTIONS.keys()):
+        like = get_close_matches(name.lower(), known, n=1, cutoff=_LIKENESS)
+        question = f' (did you mean "{known[like[0]]}"?)' if like else ""
+        found.append(f'option "{_clean(name)}" is unknown{question}')
+    return tuple(found)
 
 
 def settings_data(settings: Settings) -> dict[str, str]:
     """Return the settings as the data of a ConfigMap, one text for every option; parsing it restores them."""
-    return {option.name: _as_text(getattr(settings, option.field)) for option in _OPTIONS}
+    return {name: _as_text(getattr(settings, field)) for name, field in OPTIONS.items()}
 
 
 def warnings(settings: Settings) -> tuple[str, ...]:
@@ -210,30 +222,24 @@ def warnings(settings: Settings) -> tuple[str, ...]:
     found = []
     namespace = settings.kubevip_namespace
     cloud_provider = _image_version(settings.kubevip_cloud_provider_chart_values)
-    if cloud_provider is not None and cloud_provider <= (0, 0, 7) and namespace != "kube-system":
-        found.append(
-            f'image v0.0.7 of the cloud provider cannot read its ConfigMap in kubevipNamespace "{namespace}": it reads '
-            "kube-system only. Use v0.0.9 or newer"
-        )
-    if cloud_provider == (0, 0, 8) and namespace != "default":
-        found.append(
-            f'image v0.0.8 of the cloud provider cannot read its ConfigMap in kubevipNamespace "{namespace}": it reads '
-            "default only. Use v0.0.9 or newer"
-        )
+    if cloud_provider is not None and cloud_provider <= (0, 0, 8):
+        reads = "default" if cloud_provider == (0, 0, 8) else "kube-system"
+        if namespace != reads:
+            found.append(
+                f"image {_show(cloud_provider)} of the cloud provider cannot read its ConfigMap in kubevipNamespace "
+                f'"{namespace}": it reads {reads} only. Use v0.0.9 or newer'
+            )
     kube_vip = _image_version(settings.kubevip_chart_values)
     if kube_vip is not None and any(first <= kube_vip <= last for first, last in _LOSES_ADDRESSES):
-        version = ".".join(str(part) for part in kube_vip)
-        found.append(f"kube-vip v{version} loses addresses. Use v1.2.3 or newer")
+        found.append(f"kube-vip {_show(kube_vip)} loses addresses. Use v1.2.3 or newer")
     config_map = settings.kubevip_cloud_provider_chart_values.values.get("cm")
     if isinstance(config_map, Mapping) and config_map.get("data"):
         found.append(
             "cm.data in kubevipCloudProviderChartValues makes a ConfigMap that no program reads. Write the keys into "
             "ConfigMap kubevip of the guest cluster"
         )
-    soak, deadline = (
-        settings.kubevip_rollout_min_success_seconds,
-        settings.kubevip_rollout_progress_deadline_seconds,
-    )
+    soak = settings.kubevip_rollout_min_success_seconds
+    deadline = settings.kubevip_rollout_progress_deadline_seconds
     if soak >= deadline:
         found.append(
             f"kubevipRolloutMinSuccessTime must be below kubevipRolloutProgressDeadline {deadline}: it is {soak}, so "
@@ -242,24 +248,25 @@ def warnings(settings: Settings) -> tuple[str, ...]:
     return tuple(found)
 
 
-class _Option(NamedTuple):
-    """One line of the option table: its name, the field of Settings, and how its text is read."""
+def _find_reasons(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return why values are bad, by their option."""
+    try:
+        _ADAPTER.validate_python(texts)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        return {str(each["loc"][0]): each["msg"].removeprefix("Value error, ") for each in found}
+    return {}
 
-    name: str
-    field: str
-    parse: Callable[[str], object]
-    secret: bool = False
+
+def _show(version: tuple[int, ...]) -> str:
+    return "v" + ".".join(map(str, version))
 
 
-def _image_version(values: ChartValues) -> tuple[int, ...] | None:
-    image = values.values.get("image")
+def _image_version(chart: ChartValues) -> tuple[int, ...] | None:
+    image = chart.values.get("image")
     tag = image.get("tag") if isinstance(image, Mapping) else None
     match = _IMAGE_TAG.fullmatch(tag) if isinstance(tag, str) else None
     return tuple(int(part) for part in match.groups()) if match else None
-
-
-def _needs_no_repository(settings: Settings) -> bool:
-    return bool(settings.kubevip_chart_ref and settings.kubevip_cloud_provider_chart_ref)
 
 
 def _as_text(value: object) -> str:
@@ -268,57 +275,12 @@ def _as_text(value: object) -> str:
     return value.text if isinstance(value, ChartValues) else str(value)
 
 
-def _shown(option: _Option, text: str) -> str:
+def _shown(option: str, text: str) -> str:
     # A URL may carry a password before its @ and a token after its ? or #.
-    return _withheld(text) if option.secret or any(mark in text for mark in "@?#") else _clean(text)
-
-
-def _withheld(text: str) -> str:
-    return f"({len(text)} characters)"
+    is_secret = option.endswith("ChartValues") or any(mark in text for mark in "@?#")
+    return f"({len(text)} characters)" if is_secret else _clean(text)
 
 
 def _clean(text: str) -> str:
     shown = "".join(char if char.isprintable() else "?" for char in text[:MAX_SHOWN])
     return shown + ("…" if len(text) > MAX_SHOWN else "")
-
-
-_OPTIONS = (
-    _Option("logLevel", "log_level", parse_choice(LogLevel)),
-    _Option("operateGuestClusterInterval", "operate_guest_cluster_interval_seconds", parse_interval),
-    _Option("metricsPort", "metrics_port", parse_port),
-    _Option("traceIpamData", "trace_ipam_data", parse_bool),
-    _Option("kubevipGuestInstall", "kubevip_guest_install", parse_choice(GuestInstall)),
-    _Option("kubevipUpdate", "kubevip_update", parse_bool),
-    _Option("kubevipNamespace", "kubevip_namespace", parse_namespace),
-    _Option("kubevipReleaseName", "kubevip_release_name", parse_release_name),
-    _Option("kubevipChartRepoUrl", "kubevip_chart_repo_url", parse_repo_url),
-    _Option("kubevipChartRef", "kubevip_chart_ref", parse_chart_ref),
-    _Option("kubevipChartVersion", "kubevip_chart_version", parse_version),
-    _Option("kubevipChartValues", "kubevip_chart_values", parse_chart_values, secret=True),
-    _Option("kubevipCloudProviderReleaseName", "kubevip_cloud_provider_release_name", parse_release_name),
-    _Option("kubevipCloudProviderChartRef", "kubevip_cloud_provider_chart_ref", parse_chart_ref),
-    _Option("kubevipCloudProviderChartVersion", "kubevip_cloud_provider_chart_version", parse_version),
-    _Option(
-        "kubevipCloudProviderChartValues",
-        "kubevip_cloud_provider_chart_values",
-        parse_chart_values,
-        secret=True,
-    ),
-    _Option("kubevipChartSecret", "kubevip_chart_secret", parse_object_name),
-    _Option("kubevipChartCA", "kubevip_chart_ca", parse_object_name),
-    _Option("kubevipChartDigest", "kubevip_chart_digest", parse_digest),
-    _Option("kubevipCloudProviderChartDigest", "kubevip_cloud_provider_chart_digest", parse_digest),
-    _Option("helmConcurrency", "helm_concurrency", parse_concurrency),
-    _Option("guestRequestsPerSecond", "guest_requests_per_second", parse_rate),
-    _Option("createFloatingIPs", "create_floating_ips", parse_bool),
-    _Option("kubevipRolloutType", "kubevip_rollout_type", parse_choice(RolloutType)),
-    _Option("kubevipRolloutCanaries", "kubevip_rollout_canaries", parse_amount(1)),
-    _Option("kubevipRolloutMaxConcurrency", "kubevip_rollout_max_concurrency", parse_amount(1)),
-    _Option("kubevipRolloutMinSuccessTime", "kubevip_rollout_min_success_seconds", parse_seconds),
-    _Option("kubevipRolloutProgressDeadline", "kubevip_rollout_progress_deadline_seconds", parse_interval),
-    _Option("kubevipRolloutMaxFailures", "kubevip_rollout_max_failures", parse_amount(0)),
-    _Option(
-        "kubevipRolloutFailureStrategy", "kubevip_rollout_failure_strategy", parse_choice(FailureStrategy)
-    ),
-    _Option("kubevipRolloutPaused", "kubevip_rollout_paused", parse_bool),
-)

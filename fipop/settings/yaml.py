@@ -3,7 +3,8 @@
 Bounded: size, depth and the absence of aliases are checked on the stream of events, before a value is built.
 Explicit tags but `!!str` are refused there too: PyYAML's constructors trust them, and then fail with its words.
 As helm: plain scalars mean what Go's YAML reader takes them for (`1e3` is a number, `2024-01-01` and `1:30`
-are texts), and keys become texts. No error quotes the document, because it can have a secret.
+are texts), and keys become texts. A plain scalar that would differ (`y`, `0o17`, `.inf`) is refused with its line.
+No error quotes the document, because it can have a secret.
 """
 
 from __future__ import annotations
@@ -23,9 +24,38 @@ JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | in
 MAX_YAML_BYTES = 64 * 1024
 MAX_YAML_DEPTH = 32
 _TEXT_TAG = "tag:yaml.org,2002:str"
+_UNCLEAR_TAG = "!unclear"
+_SCALARS = (
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    (
+        "tag:yaml.org,2002:bool",
+        r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+        list("yYnNtTfFoO"),
+    ),
+    (
+        "tag:yaml.org,2002:int",
+        r"[-+]?(0b[01]+|0[0-7]*|[1-9][0-9_]{0,99}|0x[0-9a-fA-F]+)",
+        list("-+0123456789"),
+    ),
+    (
+        "tag:yaml.org,2002:float",
+        r"[-+]?(\.[0-9]+|(0[0-9]*|[1-9][0-9_]*)(\.[0-9_]*)?)([eE][-+]?[0-9]+)?",
+        list("-+.0123456789"),
+    ),
+    ("tag:yaml.org,2002:merge", r"<<", ["<"]),
+    (
+        _UNCLEAR_TAG,
+        (
+            r"[yYnN]|[-+]?(0[bBoO][0-9_]*|0[xX][0-9a-fA-F_]*|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9_]+)?"
+            r"|\.[0-9][0-9_]*([eE][-+]?[0-9_]+)?|\.(inf|Inf|INF|nan|NaN|NAN))"
+        ),
+        list("yYnN-+.0123456789"),
+    ),
+)
+"""Plain scalars by their tag and first characters; the first pattern that matches counts."""
 
 
-class YamlRefusedError(FipopError):
+class YamlRefusedError(FipopError, ValueError):
     """The text is not valid YAML here; `reason` is "must …" and never quotes the text."""
 
     def __init__(self, reason: str) -> None:
@@ -33,29 +63,28 @@ class YamlRefusedError(FipopError):
         super().__init__(reason)
 
 
-def _go_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    patterns = (
-        ("bool", r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
-        ("int", r"[-+]?(?:0b[01_]+|0[0-7_]*|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
-        ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
-        ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
-        ("null", r"~|null|Null|NULL", "~nN"),
-        ("merge", r"<<", "<"),
-    )
-    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {
-        "": [("tag:yaml.org,2002:null", re.compile(r"\Z"))]
-    }
-    for tag, pattern, initials in patterns:
-        for initial in initials:
-            entry = (f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z"))
-            resolvers.setdefault(initial, []).append(entry)
-    return resolvers
-
-
 class _JsonLoader(yaml.CSafeLoader):
     """PyYAML's safe loader with plain scalars as Go reads them, without YAML 1.1's dates and base 60."""
 
-    yaml_implicit_resolvers = _go_resolvers()
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+    def construct_finite(self, node: yaml.ScalarNode) -> float:
+        """Build a number that JSON knows."""
+        value: float = self.construct_yaml_float(node)
+        if not math.isfinite(value):
+            self.refuse_unclear(node)
+        return value
+
+    def refuse_unclear(self, node: yaml.Node) -> None:
+        """Refuse a plain scalar whose meaning depends on the reader."""
+        line = node.start_mark.line + 1
+        raise YamlRefusedError(f"must have a quoted scalar in line {line}: readers of YAML differ about it")
+
+
+for _tag, _pattern, _first in _SCALARS:
+    _JsonLoader.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), _first)
+_JsonLoader.add_constructor("tag:yaml.org,2002:float", _JsonLoader.construct_finite)
+_JsonLoader.add_constructor(_UNCLEAR_TAG, _JsonLoader.refuse_unclear)
 
 
 def parse_yaml(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> JsonValue:
@@ -85,6 +114,8 @@ def _refusing() -> Iterator[None]:
     """Raise YamlRefusedError for the errors of PyYAML."""
     try:
         yield
+    except YamlRefusedError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
@@ -113,17 +144,14 @@ def _checked_events(source: str) -> Iterator[yaml.Event]:
 
 
 def _as_json(value: object) -> JsonValue:
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise YamlRefusedError("must have only numbers that JSON knows")
-        return value
     if isinstance(value, dict):
         return {_as_key(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_as_json(item) for item in value]
-    raise YamlRefusedError("must have only values that JSON knows")
+    assert value is None or isinstance(value, (str, bool, int, float)), (
+        "all that tags without a name can make"
+    )
+    return value
 
 
 def _as_key(key: object) -> str:

@@ -8,13 +8,15 @@ from localfleet.observation import parse_metrics
 from localfleet.stack import SETTINGS, Stack
 from localfleet.waiting import eventually
 
+MARK = "helmConcurrency"
+"""An option that blocks nothing while it is bad."""
+
 
 async def in_force(stack: Stack, **options: str | None) -> None:
-    """Set options, and return when they are in force: a mark that was set after them came and went."""
-    if options:
-        await stack.set_options(**options)
-    for mark in ("", None):
-        await stack.set_options(mark=mark)
+    """Set options, and return when they are in force: a bad value that was set with them came and went."""
+    data: dict[str, str] = (await stack.client.get(SETTINGS))["data"]
+    for mark in ("a mark", options.get(MARK, data.get(MARK))):
+        await stack.set_options(**{**options, MARK: mark})
         _, bad = parse_settings((await stack.client.get(SETTINGS))["data"], DEFAULTS)
 
         async def is_counted() -> bool:

@@ -279,16 +279,17 @@ async def test_a_bad_value_keeps_the_last_good_one_and_is_told(
     assert changes() == before
 
 
-async def test_an_option_that_fipop_does_not_know_is_told_without_its_value(
+async def test_an_option_that_fipop_does_not_know_is_warned_of_without_its_value(
     stack: Stack, operator: OperatorProcess
 ) -> None:
     await stack.set_options(kubevipPassword="s3cret")
 
     async def is_told() -> list[Json]:
-        return await events_with(stack, "BadOption", "kubevipPassword")
+        return await events_with(stack, "UnwiseOption", "kubevipPassword")
 
     [event] = await eventually(is_told)
     assert "s3cret" not in event["message"] + operator.process.log.read_text()
+    assert await count_bad_options(stack) == 0
 
 
 # Whose the ConfigMap is

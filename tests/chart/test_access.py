@@ -71,7 +71,7 @@ BASE = table("""
     -       apiextensions.k8s.io customresourcedefinitions/floatingipranges.kubefip.k8s.binbash.org       get
     -       apiextensions.k8s.io customresourcedefinitions/floatingips.kubefip.k8s.binbash.org            get
     -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org get
-    kube-fip           -                            configmaps/kube-fip-config get,list,watch
+    kube-fip           -                            configmaps/kube-fip-config get
     kube-fip           -                            configmaps/fipop-rollout get,patch
     kube-fip           -                            configmaps               create
     fleet-default      -                            secrets                  get

@@ -278,6 +278,20 @@ SITUATIONS: dict[str, Situation] = {
         series=WELL | one("fipop_address_conflicts", "1xN", pod="a"),
         fires=(alert("FipopAddressConflict"),),
     ),
+    "a guest cluster has no address": Situation(
+        series=WELL | one("fipop_guests_without_address", "1xN", pod="a"),
+        fires=(alert("FipopGuestWithoutAddress"),),
+    ),
+    "a new guest cluster has no address for some minutes": Situation(
+        series=WELL | one("fipop_guests_without_address", "0x10 1x10 0xN", pod="a")
+    ),
+    "a range of a Harvester cluster that Rancher does not know": Situation(
+        series=LEADER | addresses("10xN", "50xN") | ready(reason="HarvesterNotFound"),
+        fires=(alert("FipopHarvesterUnknown", range="vlan"),),
+    ),
+    "a chart cannot be fetched": Situation(
+        series=WELL | one("fipop_rollout_blocked", "1xN", pod="a"), fires=(alert("FipopRolloutBlocked"),)
+    ),
     "a rollout goes on": Situation(
         series=WELL | one("fipop_rollout_info", "1xN", pod="a", target="c0ffee", state="Progressing")
     ),
@@ -311,7 +325,7 @@ def test_each_alert_has_a_situation_in_which_it_fires(alerts: dict[str, Any]) ->
 def test_the_situations_have_only_series_that_the_operator_shows() -> None:
     shown: dict[str, set[frozenset[str]]] = {}
     fleet = Fleet()
-    for family in text_string_to_metric_families(fleet.metrics.render().decode()):
+    for family in text_string_to_metric_families(fleet.render()):
         for sample in family.samples:
             shown.setdefault(sample.name, set()).add(frozenset(sample.labels))
     for situation in SITUATIONS.values():

@@ -6,10 +6,20 @@ How the metrics are fed is the only thing here that knows the inside: a rebuild 
 from collections.abc import Iterator
 from typing import Any
 
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fipop.metrics.samples import GuestEvent
-from fipop.metrics.services import PoolSample, ServiceMetrics, ServiceSnapshot
+from fipop.cloudprovider.metrics import (
+    API_REQUESTS,
+    ASSIGNMENT_SECONDS,
+    ASSIGNMENTS,
+    REGISTRY,
+    ROWS,
+    PoolSample,
+    ServiceSnapshot,
+)
+from fipop.metrics import counters
+from fipop.metrics.gauges import GaugeTable, build_registry
 from tests.golden.normal import to_yaml
 from tests.unit.metrics.samples import Fleet
 
@@ -25,28 +35,29 @@ def make_metrics() -> dict[str, str]:
 
 def _operator() -> str:
     fleet = Fleet()
-    metrics = fleet.metrics
-    for event in GuestEvent:
-        metrics.count_guest_event("demo", "harv1", event, success=True)
-    metrics.observe_queue_wait("objects", 0.1)
-    metrics.observe_reconcile("FloatingIP", 0.1, success=False)
-    metrics.observe_visit(0.1, success=True)
-    metrics.observe_api_request("management", "get", 200, 0.1)
-    metrics.observe_api_request("guest", "get", 404, 0.1)
-    metrics.count_allocation("allocated")
-    metrics.count_release("quarantined")
-    metrics.count_helm_run("upgrade", success=True)
-    return metrics.render().decode()
+    for event in counters.GuestEvent:
+        counters.count_guest_event("demo", "harv1", event, success=True)
+    counters.QUEUE_WAIT_SECONDS.labels("objects").observe(0.1)
+    counters.RECONCILE_SECONDS.labels("FloatingIP").observe(0.1)
+    counters.RECONCILE_ERRORS.labels("FloatingIP").inc()
+    counters.VISIT_SECONDS.labels("success").observe(0.1)
+    counters.observe_api_request("management", "get", 200, 0.1)
+    counters.observe_api_request("guest", "get", 404, 0.1)
+    counters.ALLOCATIONS.labels("allocated").inc()
+    counters.RELEASES.labels("quarantined").inc()
+    counters.HELM_RUNS.labels("upgrade", "success").inc()
+    return fleet.render()
 
 
 def _provider() -> str:
     pool = PoolSample(key="cidr-shop", family="IPv4", total=9, used=4)
-    snapshot = ServiceSnapshot(leading=True, pools=(pool,), waiting=1, paused=1, bad_keys=1)
-    metrics = ServiceMetrics(lambda: snapshot, version="1.2.3")
-    metrics.count_assignment("assigned")
-    metrics.observe_assignment(0.1)
-    metrics.count_request("get", 200)
-    return metrics.prepare()().decode()
+    snapshot = ServiceSnapshot(leading=True, version="1.2.3", pools=(pool,), waiting=1, paused=1, bad_keys=1)
+    ASSIGNMENTS.clear()
+    API_REQUESTS.clear()
+    ASSIGNMENTS.labels("assigned").inc()
+    ASSIGNMENT_SECONDS.observe(0.1)
+    API_REQUESTS.labels("get", "200").inc()
+    return generate_latest(build_registry(REGISTRY, GaugeTable(ROWS, lambda: snapshot))).decode()
 
 
 def _families(exposition: str) -> Iterator[Any]:

@@ -1,6 +1,6 @@
 """The option table of kube-fip-config: defaults, and which values are accepted and refused."""
 
-from fipop.settings.options import DEFAULTS, parse_settings, settings_data, warnings
+from fipop.settings.options import DEFAULTS, find_unknown, parse_settings, settings_data, warnings
 from tests.golden.normal import to_yaml
 
 _ANYWHERE = (
@@ -142,5 +142,5 @@ def _try_together(data: dict[str, str], defaults: dict[str, str]) -> dict[str, o
     return {
         "changed": {key: value for key, value in values.items() if value != defaults[key]},
         "refused": [f"{each.option} {each.value!r} {each.reason}" for each in bad],
-        "warnings": list(warnings(settings)),
+        "warnings": [*warnings(settings), *find_unknown(data)],
     }

@@ -9,11 +9,13 @@ from typing import Any
 
 import click
 import pytest
+from prometheus_client import generate_latest
 
 from fipop.api import names
 from fipop.cli.main import main
 from fipop.cloudprovider import keepalived, service
-from fipop.metrics.services import ServiceMetrics, ServiceSnapshot
+from fipop.cloudprovider.metrics import REGISTRY, ROWS, ServiceSnapshot
+from fipop.metrics.gauges import GaugeTable, build_registry
 from fipop.rancher.matching import NoRange
 from fipop.settings.options import DEFAULTS, settings_data
 from tests.unit.metrics.samples import Fleet
@@ -41,10 +43,9 @@ def chart_values(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def metrics() -> set[str]:
-    provider = ServiceMetrics(lambda: ServiceSnapshot(leading=True), version="0").prepare()()
-    return set(
-        re.findall(r"^# TYPE ((?:kube)?fip\w+)", (Fleet().metrics.render() + provider).decode(), re.MULTILINE)
-    )
+    table = GaugeTable(ROWS, lambda: ServiceSnapshot(leading=True))
+    provider = generate_latest(build_registry(REGISTRY, table)).decode()
+    return set(re.findall(r"^# TYPE ((?:kube)?fip\w+)", Fleet().render() + provider, re.MULTILINE))
 
 
 def annotations() -> set[str]:

@@ -18,7 +18,6 @@ Three rules keep an address from having two owners:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -37,6 +36,7 @@ from fipop.ipam.addresses import Address, explode_address, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from fipop.metrics.counters import RELEASES
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import Claim, address_of, reservation_name
 from fipop.state.guests import GuestDirectory
@@ -61,7 +61,6 @@ class ReservationStore:
     client: KubeClient
     cache: ClusterCache
     guests: GuestDirectory
-    count_release: Callable[[str], None] = lambda _result: None
 
     async def claim(self, claim: Claim) -> bool:
         """Make an address the claimant's, or confirm that it is; return whether it was assigned to it just now.
@@ -87,7 +86,7 @@ class ReservationStore:
     async def release(self, reservation: FloatingIPReservation, *, seconds: int) -> None:
         """Put a held address into quarantine. Raises: TakenError if it changed, ApiError."""
         await self.write(build_quarantined(reservation, self.client.server_now(), seconds))
-        self.count_release("quarantined")
+        RELEASES.labels("quarantined").inc()
         log_history("released", reservation)
 
     async def free(self, reservation: FloatingIPReservation) -> None:
@@ -103,7 +102,7 @@ class ReservationStore:
             await self.read(reservation.name)
             raise TakenError(name=reservation.name) from error
         self.cache.forget(FLOATING_IP_RESERVATIONS, reservation)
-        self.count_release("freed")
+        RELEASES.labels("freed").inc()
         logger.info(
             "Freed address", extra={"address": reservation.spec.address, "range": reservation.spec.range}
         )

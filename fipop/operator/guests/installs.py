@@ -25,8 +25,7 @@ from fipop.jsons import as_mapping
 from fipop.kube.guests import GuestAccess
 from fipop.kube.guests import read_kubeconfig as parse_kubeconfig
 from fipop.kube.resources import SECRETS
-from fipop.metrics.exposition import Metrics
-from fipop.metrics.samples import GuestEvent
+from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.duties import Duty, choose_wish, find_duty
 from fipop.operator.guests.kubeconfigs import read_kubeconfig
@@ -52,7 +51,6 @@ class InstallController:
     configuration: Configuration
     rollout: RolloutController
     queues: WorkQueues
-    metrics: Metrics
     gate: Gate
 
     async def reconcile(self, guest_id: str) -> None:
@@ -125,7 +123,7 @@ class InstallController:
         if step.verb in (Verb.UPGRADE, Verb.ROLL_BACK, Verb.UNINSTALL) and self.guests.exists(duty.guest.id):
             harvester = duty.guest.harvester_cluster_name or ""
             event = _EVENTS[step.release.role]
-            self.metrics.count_guest_event(duty.guest.cluster_name, harvester, event, success)
+            count_guest_event(duty.guest.cluster_name, harvester, event, success)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,8 +41,7 @@ from fipop.jsons import Json
 from fipop.kube.client import TIMEOUT, KubeClient
 from fipop.kube.guests import read_kubeconfig as parse_kubeconfig
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
-from fipop.metrics.exposition import Metrics
-from fipop.metrics.samples import GuestEvent
+from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, count_guest_event, result_label
 from fipop.operator.addresses.quarantine import QuarantineReconciler
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.duties import Duty, choose_namespace, choose_wish, find_duty, find_needs
@@ -81,7 +80,6 @@ class VisitController:
 
     guests: GuestDirectory
     clients: GuestClients
-    metrics: Metrics
     configuration: Configuration
     permits: WritePermits
     queues: WorkQueues
@@ -119,7 +117,7 @@ class VisitController:
             if self._age_seconds(duty.guest) < NEW_GUEST_SECONDS:
                 seconds = min(seconds or NEW_GUEST_SECONDS, NEW_GUEST_SECONDS)
         state.visits.visited_at = loop_time()
-        self.metrics.observe_visit(loop_time() - began, success=bool(observation.reachable))
+        VISIT_SECONDS.labels(result_label(bool(observation.reachable))).observe(loop_time() - began)
         self._note(state, duty, observation)
         return RetryAfter(self._next(seconds))
 
@@ -402,7 +400,7 @@ class VisitController:
     def _count(self, guest: Guest, event: GuestEvent, *, success: bool) -> None:
         if self.guests.exists(guest.id):
             harvester = guest.harvester_cluster_name or ""
-            self.metrics.count_guest_event(guest.cluster_name, harvester, event, success)
+            count_guest_event(guest.cluster_name, harvester, event, success)
 
     def _next(self, seconds: float | None) -> float:
         """Return the time to the next visit: spread, so that a fleet that started together does not stay together."""

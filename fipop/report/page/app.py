@@ -19,7 +19,6 @@ from aiohttp import web
 
 from fipop.errors import FipopError
 from fipop.ipam.errors import RangeUnknownError
-from fipop.listening import Handler, HttpListener
 from fipop.operator.rollout.controller import describe_change
 from fipop.report.addresses import (
     AddressReport,
@@ -55,6 +54,9 @@ _ADDRESSES = (
 )
 
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
 class Page:
     """Answers for the web UI.
 
@@ -66,7 +68,7 @@ class Page:
         self._snapshots = snapshots
         self._templates = build_environment()
 
-    def listener(self) -> HttpListener:
+    def build_app(self) -> web.Application:
         """Return the server. All paths are flat, because links are relative."""
         routes: dict[str, Handler] = {
             "/": self._guard(self._overview),
@@ -79,7 +81,11 @@ class Page:
         }
         for name, kind in _STATIC.items():
             routes[f"/{name}"] = _serve_static(name, kind)
-        return HttpListener(routes, headers=HEADERS)
+        app = web.Application()
+        app.on_response_prepare.append(_add_headers)
+        for path, handler in routes.items():
+            app.router.add_get(path, handler)
+        return app
 
     def _guard(self, answer: Callable[[web.Request], Awaitable[web.Response]]) -> Handler:
         async def handle(request: web.Request) -> web.Response:
@@ -190,6 +196,12 @@ def is_local_host(host: str) -> bool:
         except ValueError:
             continue
     return False
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """Add them to every answer, also one that no handler made (404, 405), unless its handler set them."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
 
 
 def _serve_static(name: str, kind: str) -> Handler:

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+from prometheus_client import CollectorRegistry, generate_latest
+
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIPRange, Metadata, RangeSpec
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import RangeUsage, Usage
-from fipop.metrics.exposition import Metrics
-from fipop.metrics.samples import FleetSnapshot, GuestSample, RangeSample, RolloutSample
+from fipop.metrics import counters
+from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.operator.metrics import ROWS, FleetSnapshot, GuestSample, RangeSample, RolloutSample
 from tests.harness.guests import build_guest
 
 
@@ -46,6 +49,7 @@ def another_guest(
 
 
 FLEET = FleetSnapshot(
+    version="1.2.3",
     leading=True,
     ranges=(RANGE,),
     guests=(GUEST,),
@@ -59,13 +63,35 @@ FLEET = FleetSnapshot(
 )
 
 
+COUNTERS = (
+    counters.QUEUE_WAIT_SECONDS,
+    counters.RECONCILE_SECONDS,
+    counters.RECONCILE_ERRORS,
+    counters.VISIT_SECONDS,
+    counters.ALLOCATIONS,
+    counters.RELEASES,
+    counters.API_REQUESTS,
+    counters.API_SECONDS,
+    counters.HELM_RUNS,
+    counters.GUEST_EVENTS,
+)
+
+
 class Fleet:
-    """A fleet that a test changes between two scrapes."""
+    """A fleet that a test changes between two scrapes; nothing was counted yet."""
 
     def __init__(self) -> None:
+        for each in COUNTERS:
+            each.clear()
         self.snapshot = FLEET
-        self.metrics = Metrics(lambda: self.snapshot, version="1.2.3")
+        self.registry: CollectorRegistry = build_registry(
+            counters.REGISTRY, GaugeTable(ROWS, lambda: self.snapshot)
+        )
+
+    def render(self) -> str:
+        """Return what a scrape shows."""
+        return generate_latest(self.registry).decode()
 
     def lines(self, prefix: str) -> list[str]:
-        """Give what a scrape shows of the metrics that begin so, without the comments."""
-        return [line for line in self.metrics.render().decode().splitlines() if line.startswith(prefix)]
+        """Return what a scrape shows of the metrics that begin so, without the comments."""
+        return [line for line in self.render().splitlines() if line.startswith(prefix)]

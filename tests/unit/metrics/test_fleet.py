@@ -1,5 +1,6 @@
 """What a scrape shows of the fleet: legacy names to the letter, series that vanish with their objects."""
 
+import re
 from dataclasses import replace
 
 from hypothesis import given
@@ -10,15 +11,22 @@ from fipop.api.conditions import Verdict
 from fipop.api.objects import RangeSpec
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import Usage
-from fipop.metrics.samples import FleetSnapshot, GuestEvent
+from fipop.metrics.counters import (
+    ALLOCATIONS,
+    GuestEvent,
+    count_guest_event,
+    forget_guest,
+    observe_api_request,
+)
+from fipop.operator.metrics import FleetSnapshot
 from tests.unit.metrics.samples import FLEET, GUEST, RANGE, Fleet, another_guest, usage_of
 
 
 def test_the_four_metrics_that_users_scrape_are_there_to_the_letter(fleet: Fleet) -> None:
     for event in GuestEvent:
-        fleet.metrics.count_guest_event("demo", "harv1", event, True)
-    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, False)
-    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
+        count_guest_event("demo", "harv1", event, True)
+    count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, False)
+    count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
 
     assert sorted(fleet.lines("kubefipoperator_")) == sorted(
         [
@@ -46,14 +54,30 @@ def test_the_four_metrics_that_users_scrape_are_there_to_the_letter(fleet: Fleet
     )
 
 
-def test_the_legacy_counter_has_no_total_in_any_line_and_is_a_counter(fleet: Fleet) -> None:
-    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.CONFIG_MAP, True)
+def test_the_legacy_counter_has_no_total_in_any_line(fleet: Fleet) -> None:
+    count_guest_event("demo", "harv1", GuestEvent.CONFIG_MAP, True)
 
-    text = fleet.metrics.render().decode()
+    text = fleet.render()
 
-    assert "# TYPE kubefipoperator_guestcluster_events counter\n" in text
     assert "# HELP kubefipoperator_guestcluster_events " in text
     assert "kubefipoperator_guestcluster_events_total" not in text
+
+
+def test_a_guest_that_is_gone_shows_no_events_and_a_namesake_counts_from_zero(fleet: Fleet) -> None:
+    count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
+    count_guest_event("shop", "harv1", GuestEvent.API_CONNECTION, True)
+
+    forget_guest("demo")
+    forget_guest("never seen")
+
+    assert [
+        line.rpartition("guestclustername=")[2] for line in fleet.lines("kubefipoperator_guestcluster_events")
+    ] == ['"shop",harvesterclustername="harv1",status="success"} 1.0']
+    count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
+    assert any(
+        '"demo"' in line and line.endswith(" 1.0")
+        for line in fleet.lines("kubefipoperator_guestcluster_events")
+    )
 
 
 def test_the_addresses_of_a_range_are_counted_for_each_family_that_it_has(fleet: Fleet) -> None:
@@ -105,7 +129,6 @@ def test_what_a_leader_waits_for_is_shown_by_the_leader_alone(fleet: Fleet) -> N
 
 
 def test_every_series_vanishes_with_its_object(fleet: Fleet) -> None:
-    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
     fleet.snapshot = FleetSnapshot(leading=True)
 
     assert fleet.lines("kubefipoperator_") == []
@@ -119,15 +142,14 @@ def test_every_series_vanishes_with_its_object(fleet: Fleet) -> None:
 
 
 def test_the_legacy_metrics_are_the_leaders_alone(fleet: Fleet) -> None:
-    fleet.metrics.count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
     fleet.snapshot = replace(FLEET, leading=False)
 
-    assert "kubefipoperator" not in fleet.metrics.render().decode()
+    assert fleet.lines("kubefipoperator") == []
     assert fleet.lines("fipop_leader") == ["fipop_leader 0.0"]
 
     fleet.snapshot = FLEET
     assert fleet.lines("fipop_leader") == ["fipop_leader 1.0"]
-    assert len(fleet.lines("kubefipoperator_")) == 4
+    assert len(fleet.lines("kubefipoperator_")) == 3
 
 
 def test_an_unreachable_guest_shows_zero_and_one_not_yet_tried_shows_nothing(fleet: Fleet) -> None:
@@ -179,11 +201,34 @@ def test_whatever_people_write_in_names_the_text_stays_legal(name: str, cluster:
         ranges=(replace(RANGE, range=found),),
         guests=(guest,),
     )
-    fleet.metrics.count_guest_event(cluster, harvester, GuestEvent.API_CONNECTION, True)
+    count_guest_event(cluster, harvester, GuestEvent.API_CONNECTION, True)
 
-    families = {
-        family.name: family for family in text_string_to_metric_families(fleet.metrics.render().decode())
-    }
+    families = {family.name: family for family in text_string_to_metric_families(fleet.render())}
 
     for legacy in ("fipranges_capacity", "fipranges_reserved", "guestcluster_status", "guestcluster_events"):
         assert len(families[f"kubefipoperator_{legacy}"].samples) == 1
+
+
+def test_a_guest_cluster_that_answers_with_any_code_makes_a_series_for_its_class(fleet: Fleet) -> None:
+    observe_api_request("guest", "get", 404, 0.05)
+    observe_api_request("guest", "get", 418, 0.05)
+    observe_api_request("management", "list", 0, 30)
+
+    assert fleet.lines("fipop_api_requests_total") == [
+        'fipop_api_requests_total{code="4xx",target="guest",verb="get"} 2.0',
+        'fipop_api_requests_total{code="0",target="management",verb="list"} 1.0',
+    ]
+
+
+def test_only_counters_have_total_nothing_has_created_and_the_process_is_shown_too(fleet: Fleet) -> None:
+    ALLOCATIONS.labels("allocated").inc()
+
+    text = fleet.render()
+
+    types = dict(re.findall(r"^# TYPE (fipop_\S+) (\S+)$", text, re.MULTILINE))
+    assert {name for name, kind in types.items() if kind == "counter"} == {
+        name for name in types if name.endswith("_total")
+    }
+    assert "_created" not in text
+    assert fleet.lines("process_resident_memory_bytes ")
+    assert fleet.lines("python_gc_collections_total{")

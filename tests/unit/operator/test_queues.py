@@ -2,20 +2,16 @@
 
 import asyncio
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-from fipop.metrics.exposition import Metrics
+from fipop.metrics.counters import REGISTRY
 from fipop.operator.queues import Key, Kind, Request, build_queues
 from tests.harness.idle import wait_idle
 
 
 async def test_every_run_is_measured_by_its_queue_and_kind() -> None:
-    metrics = Metrics(lambda: cast("Any", None), version="0")
-    waits: list[str] = []
-    rounds: list[tuple[str, bool]] = []
-    metrics.observe_queue_wait = lambda queue, _seconds: waits.append(queue)  # type: ignore[method-assign]
-    metrics.observe_reconcile = lambda kind, _seconds, success: rounds.append((kind, success))  # type: ignore[method-assign,misc,assignment]
-    queues = build_queues(metrics, Random(1))
+    before = measured()
+    queues = build_queues(Random(1))
 
     async def work(key: Any) -> None:
         if key == Key(Kind.RANGES, "", ""):
@@ -29,11 +25,28 @@ async def test_every_run_is_measured_by_its_queue_and_kind() -> None:
         for key in keys:
             queues.add(Request(key))
         assert queue.depth == len(keys)
-    assert (waits, rounds) == ([], [])
+    assert measured() == before
     for queue in (queues.objects, queues.visits, queues.installs):
         await _drain(queue, work)
-    assert waits == ["objects", "objects", "visits", "installs"]
-    assert rounds == [("floatingip", True), ("ranges", False)]
+    assert [after - earlier for after, earlier in zip(measured(), before, strict=True)] == [
+        2,
+        1,
+        1,
+        1,
+        1,
+        0,
+        1,
+    ]
+
+
+def measured() -> list[float]:
+    """Return how many waits there were in each queue, and how many reconciliations and errors of two kinds."""
+    counts = (
+        *(("fipop_queue_wait_seconds_count", {"queue": each}) for each in ("objects", "visits", "installs")),
+        *(("fipop_reconcile_duration_seconds_count", {"kind": each}) for each in ("floatingip", "ranges")),
+        *(("fipop_reconcile_errors_total", {"kind": each}) for each in ("floatingip", "ranges")),
+    )
+    return [REGISTRY.get_sample_value(name, labels) or 0.0 for name, labels in counts]
 
 
 async def _drain(queue: Any, work: Any) -> None:

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from fipop.kube.events import EventRecorder
 from fipop.kube.resources import PROVISIONING_CLUSTERS
-from fipop.metrics import exposition as metrics_exposition
 from fipop.operator.reporting import EventReporter
 from fipop.rancher.matching import Guest
 from fipop.state.cache import ClusterCache
@@ -25,14 +24,6 @@ class Events:
         self.recorded.append((about.name, reason, message))
 
 
-class Metrics:
-    def __init__(self) -> None:
-        self.counted: list[str] = []
-
-    def count_allocation(self, result: str) -> None:
-        self.counted.append(result)
-
-
 @dataclass
 class Guests:
     """A directory of one guest at most."""
@@ -44,7 +35,7 @@ class Guests:
         return self.guest
 
 
-def build(*, is_bound: bool = True) -> tuple[EventReporter, Events, Metrics]:
+def build(*, is_bound: bool = True) -> tuple[EventReporter, Events]:
     """A guest cluster on vlan20, and a range of vlan10."""
     cache = cache_of(
         ranges=[build_range("pool", "10.0.0.0/24", annotations={"harvesterNetworkName": "default/vlan10"})]
@@ -52,25 +43,23 @@ def build(*, is_bound: bool = True) -> tuple[EventReporter, Events, Metrics]:
     if is_bound:
         cache.observe(PROVISIONING_CLUSTERS, build_cluster("demo", "c-m-1"))
     guest = build_guest(networks=("default/vlan20",))
-    events, metrics = Events(), Metrics()
+    events = Events()
     reporter = EventReporter(
         guests=cast("GuestDirectory", Guests(cache, guest)),
         events=cast("EventRecorder", events),
-        metrics=cast("metrics_exposition.Metrics", metrics),
     )
-    return reporter, events, metrics
+    return reporter, events
 
 
 def test_an_address_of_another_network_than_that_of_the_guest_cluster_is_reported() -> None:
-    reporter, events, metrics = build()
+    reporter, events = build()
     reporter.report_allocated(floating_ip(), "pool")
-    assert metrics.counted == ["allocated"]
     ((name, reason, message),) = events.recorded
     assert (name, reason) == ("web", "NetworkMismatch")
     assert "default/vlan10" in message
 
 
 def test_a_floating_ip_without_a_guest_cluster_has_no_network() -> None:
-    reporter, events, metrics = build(is_bound=False)
+    reporter, events = build(is_bound=False)
     reporter.report_allocated(floating_ip(), "pool")
-    assert (metrics.counted, events.recorded) == (["allocated"], [])
+    assert events.recorded == []

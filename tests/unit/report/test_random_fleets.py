@@ -16,9 +16,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fipop.cli.main import main
@@ -32,8 +34,8 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.kube.server import HttpServer
-from fipop.metrics.exposition import Metrics
-from fipop.operator.snapshot import build_snapshot
+from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.operator.metrics import ROWS, build_snapshot
 from fipop.report.page.app import Page
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.reading import read_snapshot
@@ -196,12 +198,10 @@ class Server:
             configuration = await configure_from_kubeconfig(self._kubeconfig)
             async with KubeClient(HttpServer(configuration)) as client:
                 snapshots = Snapshots(lambda: read_snapshot(client, namespace="kube-fip"))
-                listener = Page(snapshots).listener()
-                await listener.setup()
-                await listener.listen("127.0.0.1", 0)
-                async with aiohttp.ClientSession(f"http://127.0.0.1:{listener.port}") as session:
-                    found = [await (await session.get(path)).text() for path in paths]
-                await listener.close()
+                async with TestServer(Page(snapshots).build_app()) as served:
+                    base = f"http://127.0.0.1:{served.port}"
+                    async with aiohttp.ClientSession(base) as session:
+                        found = [await (await session.get(path)).text() for path in paths]
                 await snapshots.close()
             return found
 
@@ -323,7 +323,7 @@ def assert_metrics_agree(world: World, told: dict[str, Any]) -> None:
     cache.ledger.reports.could_serve = lambda _range, _guest_id: False
     cache.ledger.recall_reports(cache.ranges.all(), lambda _guest_id: True)
     snapshot = replace(build_snapshot(cache, None), leading=True)
-    text = Metrics(lambda: snapshot, version="1").render().decode()
+    text = generate_latest(build_registry(GaugeTable(ROWS, lambda: snapshot))).decode()
     for family in text_string_to_metric_families(text):
         if family.name != "fipop_range_addresses":
             continue

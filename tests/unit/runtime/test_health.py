@@ -1,15 +1,11 @@
 """What the probes are told, as a table of facts, and over HTTP."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
-import aiohttp
 import pytest
-import pytest_asyncio
 
 from fipop.runtime.health import (
     HealthFacts,
-    HealthServer,
     ReadRecord,
     judge_liveness,
     judge_readiness,
@@ -107,40 +103,3 @@ class TestReadRecord:
         self.now = 1600
         self.read_until(record, 1620, every=10)
         assert record.reading_for == 10.0
-
-
-@pytest_asyncio.fixture
-async def server() -> AsyncIterator[HealthServer]:
-    server = HealthServer(lambda: replace(GOOD, ledger_loaded=False), host="127.0.0.1", port=0)
-    await server.start()
-    yield server
-    await server.stop()
-
-
-async def test_the_server_names_each_check_and_answers_200_or_503(server: HealthServer) -> None:
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
-        async with session.get("/livez") as response:
-            live = await response.json()
-            assert response.status == 200
-        async with session.get("/healthz") as response:
-            assert await response.json() == live
-        async with session.get("/readyz") as response:
-            ready = await response.json()
-            assert response.status == 503
-
-    assert live["ok"] is True
-    assert sorted(live["checks"]) == ["watch-floatingips", "watch-namespaces"]
-    assert ready["ok"] is False
-    assert ready["checks"]["ledger"] == {"ok": False, "detail": "not loaded yet"}
-    assert ready["checks"]["api-server"]["ok"] is True
-
-
-async def test_the_facts_are_asked_for_at_each_probe() -> None:
-    facts = [GOOD, replace(GOOD, silences={"floatingips": 111.0})]
-    server = HealthServer(lambda: facts.pop(0), host="127.0.0.1", port=0)
-    await server.start()
-    try:
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
-            assert [(await session.get("/livez")).status for _ in range(2)] == [200, 503]
-    finally:
-        await server.stop()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 import pytest_asyncio
+from aiohttp.test_utils import TestServer
 
 from fipop.report.page.app import Page, build_environment, is_local_host
 from fipop.report.page.snapshots import Snapshots
@@ -14,11 +15,8 @@ from tests.unit.report.page.pages import Cluster
 
 @pytest_asyncio.fixture
 async def address() -> AsyncIterator[str]:
-    listener = Page(Snapshots(Cluster().read)).listener()
-    await listener.setup()
-    await listener.listen("127.0.0.1", 0)
-    yield f"http://127.0.0.1:{listener.port}"
-    await listener.close()
+    async with TestServer(Page(Snapshots(Cluster().read)).build_app()) as server:
+        yield f"http://127.0.0.1:{server.port}"
 
 
 PATHS = (
@@ -63,16 +61,13 @@ async def test_only_get_is_answered(address: str, method: str) -> None:
 @pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0"])
 async def test_a_name_that_leads_to_this_machine_is_refused(bind: str) -> None:
     """In a pod it listens on all addresses, and `kubectl port-forward` leads to its loopback."""
-    listener = Page(Snapshots(Cluster().read)).listener()
-    await listener.setup()
-    await listener.listen(bind, 0)
-    url = f"http://127.0.0.1:{listener.port}/"
-    async with aiohttp.ClientSession() as session:
+    app = Page(Snapshots(Cluster().read)).build_app()
+    async with TestServer(app, host=bind) as server, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{server.port}/"
         async with session.get(url, headers={"Host": "evil.example:80"}) as answer:
             assert answer.status == 421
         async with session.get(url) as answer:
             assert answer.status == 200
-    await listener.close()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 
 import aiohttp
+from aiohttp.test_utils import TestServer
 
 from fipop.errors import UnavailableError
 from fipop.report.page.app import Page
@@ -37,15 +38,12 @@ async def test_many_who_ask_at_once_cause_one_read() -> None:
 async def test_a_cluster_that_cannot_be_read_is_a_sentence_and_is_asked_again() -> None:
     cluster = Cluster()
     cluster.error = UnavailableError("list FloatingIP", reason="ConnectionRefused")
-    listener = Page(Snapshots(cluster.read)).listener()
-    await listener.setup()
-    await listener.listen("127.0.0.1", 0)
-    url = f"http://127.0.0.1:{listener.port}/"
-    async with aiohttp.ClientSession() as session:
+    app = Page(Snapshots(cluster.read)).build_app()
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{server.port}/"
         async with session.get(url) as answer:
             assert answer.status == 502
             assert "ConnectionRefused" in await answer.text()
         cluster.error = None
         async with session.get(url) as answer:
             assert answer.status == 200
-    await listener.close()

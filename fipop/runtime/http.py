@@ -1,0 +1,118 @@
+"""One HTTP server for the probes and the metrics: on a port that never moves, and again on one that can."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from fipop.errors import StartError
+from fipop.runtime.health import HealthFacts, Verdict, judge_liveness, judge_readiness
+from fipop.texts import sentence
+
+POLL_SECONDS = 0.5
+"""How often the server compares its second port with the port that is wanted."""
+
+logger = logging.getLogger(__name__)
+
+
+class ProbeServer:
+    """Serves /livez, /healthz (the same), /readyz and /metrics. `host` None: every interface, IPv4 and IPv6.
+
+    A probe is answered with a JSON body: 200 or 503. `facts` is called for each.
+    """
+
+    def __init__(
+        self, facts: Callable[[], HealthFacts], registry: CollectorRegistry, *, host: str | None, port: int
+    ) -> None:
+        self._facts = facts
+        self._host = host
+        self._port = port
+        self._second: web.TCPSite | None = None
+        self._second_port: int | None = None
+        app = web.Application()
+        app.router.add_get("/livez", self._live)
+        app.router.add_get("/healthz", self._live)
+        app.router.add_get("/readyz", self._ready)
+        app.router.add_get("/metrics", make_aiohttp_handler(registry))
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+
+    @property
+    def port(self) -> int:
+        """The port that never moves, also if 0 was asked for."""
+        return int(self._runner.addresses[0][1])
+
+    async def start(self) -> None:
+        """Listen. Raises StartError: without its probes, nobody learns how this process is."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            await self.stop()
+            raise StartError(
+                what=f"health port {self._port}", problem=f"cannot be listened on: {_describe(error)}"
+            ) from error
+
+    async def serve_again(self, wanted: Callable[[], int], complain: Callable[[str], None]) -> None:
+        """Serve the same on the port that is wanted, until cancelled.
+
+        `complain` gets a sentence, once, about a port that cannot be listened on; it is tried until it can.
+        """
+        refused: int | None = None
+        while True:
+            port = wanted()
+            try:
+                if port != self._second_port:
+                    await self._move(port)
+                refused = None
+            except OSError as error:
+                if port != refused:
+                    message = f"could not listen on metrics port {port}: {_describe(error)}"
+                    logger.warning("Could not change metrics port", extra={"error": message})
+                    complain(sentence(message))
+                refused = port
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        await self._runner.cleanup()
+
+    async def _move(self, port: int) -> None:
+        """Listen on the new port first, then leave the old one: a scrape always finds one of them."""
+        before, self._second = self._second, web.TCPSite(self._runner, self._host, port)
+        try:
+            await self._second.start()
+        except OSError:
+            await self._second.stop()
+            self._second = before
+            raise
+        if before is not None:
+            await before.stop()
+        self._second_port = port
+        logger.info("Serving metrics", extra={"port": port})
+
+    async def _live(self, _: web.Request) -> web.Response:
+        return _render(judge_liveness(self._facts()))
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return _render(judge_readiness(self._facts()))
+
+
+def _render(verdict: Verdict) -> web.Response:
+    body = {
+        "ok": verdict.ok,
+        "checks": {check.name: {"ok": check.ok, "detail": check.detail} for check in verdict.checks},
+    }
+    text = json.dumps(body, indent=2) + "\n"
+    return web.Response(status=200 if verdict.ok else 503, text=text, content_type="application/json")
+
+
+def _describe(error: OSError) -> str:
+    # asyncio puts a sentence of its own where the system's words were.
+    return os.strerror(error.errno) if error.errno else type(error).__name__
