@@ -79,16 +79,16 @@ class FleetSnapshot:
     """The Unix time when the API server last read an object for us."""
 
 
-def build_snapshot(cache: ClusterCache, manager: Manager) -> FleetSnapshot:
+def build_snapshot(cache: ClusterCache, manager: Manager | None = None) -> FleetSnapshot:
     """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift.
 
-    A standby knows the ranges and nothing of the guests.
+    A standby, without a manager, knows the ranges and nothing of the guests.
     """
     snapshot = FleetSnapshot(
         ranges=tuple(_sample_ranges(cache)),
         queue_depths=dict.fromkeys(("objects", "visits", "installs"), 0),
     )
-    if not manager.is_working:
+    if manager is None:
         return snapshot
     queues = manager.queues
     return replace(
