@@ -44,7 +44,7 @@ def web(
     configure_logging(as_json=log_format == "json")
     reading = Reading(kubeconfig=kubeconfig, context=context, operator_namespace=operator_namespace)
     try:
-        asyncio.run(run_until_asked(_serve(reading, bind, port), name="page"))
+        asyncio.run(run_until_asked(_serve(reading, bind, port)))
     except FipopError as error:
         fail(str(error), EXIT_NO_ACCESS)
     except OSError as error:

@@ -81,7 +81,7 @@ class FleetSnapshot:
     """The Unix time when the API server last read an object for us."""
 
 
-def build_snapshot(cache: ClusterCache, manager: Manager | None) -> FleetSnapshot:
+def build_snapshot(cache: ClusterCache, manager: Manager | None = None) -> FleetSnapshot:
     """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift.
 
     A standby, without a manager, knows the ranges and nothing of the guests.

@@ -36,9 +36,15 @@ class Book:
         for found in self.ranges:
             for entry in (found.get("status") or {}).get("reported", ()):
                 slot = (space_of_range(found), ipaddress.ip_address(entry["address"]))
-                if slot[1] in self.given(found) and slot not in self.held and slot not in self.named:
-                    _, guests = self.reported.setdefault(slot, (found["metadata"]["name"], []))
+                giver = self._find_giver(*slot) if slot[1] in pool_of(found) else None
+                if giver is not None and slot not in self.held and slot not in self.named:
+                    _, guests = self.reported.setdefault(slot, (giver["metadata"]["name"], []))
                     guests[:] = sorted({*guests, entry["guest"]})
+
+    def _find_giver(self, space: str, address: Ip) -> Json | None:
+        """Return the range that assigns an address, whichever range's status names it."""
+        of_space = (each for each in self.ranges if space_of_range(each) == space)
+        return next((each for each in of_space if address in self.given(each)), None)
 
     def range(self, name: str) -> Json | None:
         return next((each for each in self.ranges if each["metadata"]["name"] == name), None)

@@ -184,9 +184,10 @@ class Judge:
             self._released(change, slot, old)
         if new is not None and change.obj is not None:
             self._note_heir(new, change.obj)
-            self.had[new].add(slot)
         if new is not None and old is None:
             self._granted(change, slot, new, before)
+        if new is not None:
+            self.had[new].add(slot)
         if before is not None and change.obj is None and not is_held(before):
             self._freed(change, slot, before)
         self._one_owner(change.revision, slot)

@@ -9,11 +9,10 @@ is never assigned, and never written to a guest cluster, while another one uses 
 import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import inf
 
 from fipop.api import names
-from fipop.deadlines import LEASE_RENEW_DEADLINE_SECONDS
 from tests.harness.api_in_memory import Commit, Json
 from tests.harness.fleet import CLUSTERS, Fleet, Guest
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change
@@ -34,7 +33,6 @@ IN_FLIGHT_SECONDS = 20.0
 GATE_SECONDS = 60.0
 ONE_VISIT_SECONDS = 15.0
 """Answers of one visit are not further apart."""
-TERM_ENDS_AFTER = timedelta(seconds=LEASE_RENEW_DEADLINE_SECONDS)
 LIVES_ON_SECONDS = 24 * 3600.0
 """An imported or custom guest cluster that left Rancher runs on, and nothing can read it (rule "no guest cluster to
 ask")."""
@@ -92,7 +90,7 @@ class Oracle:
     readings: dict[tuple[str, str], Reading] = field(default_factory=dict)
     """By operator and guest cluster."""
     began: dict[str, float] = field(default_factory=dict)
-    """When each operator was started."""
+    """When each operator was started, or began to lead."""
     shown: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Since when the status of a range shows the use of an address by a guest cluster."""
     connected_at: dict[str, float] = field(default_factory=dict)
@@ -293,15 +291,12 @@ class Oracle:
         self._carries(guest.id, used_by(guest))
 
     def note_lease(self, commit: Commit) -> None:
-        """Note that an operator leads from now on: of a former term it knows only what is stored."""
-        operator, spec = OPERATOR.get(), (commit.obj or {}).get("spec", {})
-        before = (commit.before or {}).get("spec", {})
-        if spec.get("holderIdentity") == before.get("holderIdentity"):
-            times = [datetime.fromisoformat(each["renewTime"]) for each in (before, spec)]
-            if times[1] - times[0] < TERM_ENDS_AFTER:
-                return
-        self.began[operator] = _now()
-        self.readings = {key: each for key, each in self.readings.items() if key[0] != operator}
+        """Note that an operator begins to lead: before that it knows only what is stored."""
+        holders = [
+            ((each or {}).get("spec") or {}).get("holderIdentity") for each in (commit.before, commit.obj)
+        ]
+        if holders[0] != holders[1]:
+            self.began[OPERATOR.get()] = _now()
 
     def note_restored(self) -> None:
         """Note that the store is as it was once: what was assigned since, only guest clusters know."""

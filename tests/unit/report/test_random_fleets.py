@@ -322,7 +322,7 @@ def assert_metrics_agree(world: World, told: dict[str, Any]) -> None:
     )
     cache.ledger.reports.could_serve = lambda _range, _guest_id: False
     cache.ledger.recall_reports(cache.ranges.all(), lambda _guest_id: True)
-    snapshot = replace(build_snapshot(cache, None), leading=True)
+    snapshot = replace(build_snapshot(cache), leading=True)
     text = generate_latest(build_registry(GaugeTable(ROWS, lambda: snapshot))).decode()
     for family in text_string_to_metric_families(text):
         if family.name != "fipop_range_addresses":
