@@ -27,6 +27,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.report.reading import SnapshotReader
+from fipop.report.rendering import count_of
 from fipop.report.snapshot import Installation, Unread
 from fipop.texts import clean
 
@@ -122,7 +123,7 @@ def retry(*, reading: Reading) -> None:
                 await _patch(client, reading, {"metadata": {"annotations": {names.ANNOTATION_ROLLOUT: None}}})
                 await _wait_until_forgotten(client, reading)
             await _patch(client, reading, {"metadata": {"annotations": {names.ANNOTATION_ROLLOUT: wanted}}})
-        return f"{len(state.failed)} guest clusters that failed take part again."
+        return f"{count_of(len(state.failed), 'guest cluster')} in which it failed can take part again."
 
     click.echo(run_reading(run))
 
