@@ -87,6 +87,8 @@ class Month:
 
     def act(self) -> None:
         """Do one thing that an administrator, Rancher or the owner of a guest cluster may do."""
+        if not self.clusters():
+            self._add_again("cluster-0", WORKSPACE, is_served=True)
         acts: tuple[tuple[Callable[[], None], int], ...] = (
             (self._ask, 22),
             (self._give_up, 8),
