@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIPRange
+from fipop.guest.findings import Finding
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import RangeUsage
 from fipop.metrics.gauges import Row, Series
@@ -43,6 +44,8 @@ class GuestSample:
     guest: Guest
     reachable: bool | None = None
     last_visit: float | None = None
+    demand: Finding | None = None
+    """Whether Services that wait get floating IPs; None if the range of the guest cluster has no `perGuest`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +153,7 @@ def _sample_guests(manager: Manager) -> Iterator[GuestSample]:
             guest=state.guest,
             reachable=observation.reachable if observation is not None else None,
             last_visit=state.visits.finished_at,
+            demand=state.demand.report.finding if state.demand.report is not None else None,
         )
 
 
@@ -307,6 +311,19 @@ ROWS: tuple[Row[FleetSnapshot], ...] = (
             ((each.guest.id, each.guest.cluster_name), each.last_visit)
             for each in fleet.guests
             if each.last_visit is not None
+        ),
+    ),
+    Row(
+        "fipop_guest_demand_met",
+        "Whether all Services of a guest cluster that wait have a floating IP, with the reason of DemandMet.",
+        ("guest", "guest_cluster", "reason"),
+        lambda fleet: (
+            (
+                (each.guest.id, each.guest.cluster_name, each.demand.reason),
+                each.demand.verdict is Verdict.TRUE,
+            )
+            for each in fleet.guests
+            if each.demand is not None
         ),
     ),
     Row(

@@ -33,8 +33,8 @@ class Kind(StrEnum):
 
 
 SCHEMA_REVISIONS = {
-    f"floatingipranges.{names.GROUP}": 6,
-    f"floatingips.{names.GROUP}": 5,
+    f"floatingipranges.{names.GROUP}": 7,
+    f"floatingips.{names.GROUP}": 6,
     f"floatingipreservations.{names.GROUP}": 3,
 }
 """The revisions of our CRDs that this version knows."""

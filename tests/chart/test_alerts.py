@@ -292,6 +292,21 @@ SITUATIONS: dict[str, Situation] = {
     "a chart cannot be fetched": Situation(
         series=WELL | one("fipop_rollout_blocked", "1xN", pod="a"), fires=(alert("FipopRolloutBlocked"),)
     ),
+    "Services of a guest cluster wait for floating IPs that it cannot have": Situation(
+        series=WELL
+        | one(
+            "fipop_guest_demand_met", "1xN", pod="a", guest="c-m-1", guest_cluster="demo", reason="DemandMet"
+        )
+        | one(
+            "fipop_guest_demand_met",
+            "0xN",
+            pod="a",
+            guest="c-m-2",
+            guest_cluster="shop",
+            reason="LimitReached",
+        ),
+        fires=(alert("FipopDemandUnmet", guest="c-m-2", guest_cluster="shop", reason="LimitReached"),),
+    ),
     "a rollout goes on": Situation(
         series=WELL | one("fipop_rollout_info", "1xN", pod="a", target="c0ffee", state="Progressing")
     ),
