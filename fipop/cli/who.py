@@ -160,19 +160,16 @@ def _lines(found: WhoReport) -> Iterator[str]:
             yield f"guest cluster {guest.guest}: Service {service.name} has {', '.join(service.addresses)}"
 
 
-class _FamilyChoice(click.Choice[str]):
-    """`IPv4` or `IPv6`, in any case."""
-
-    def __init__(self) -> None:
-        super().__init__([each.label for each in Family], case_sensitive=False)
-
-
 @click.command(short_help="The next addresses that a range assigns.", epilog=EXIT_CODES)
 @click.argument("range_name", metavar="RANGE")
 @click.option(
     "--count", type=click.IntRange(1, _MAX_COUNT), default=10, show_default=True, help="Number of addresses."
 )
-@click.option("--family", type=_FamilyChoice(), help="Default: IPv4 if the range has any, else IPv6.")
+@click.option(
+    "--family",
+    type=click.Choice([each.label for each in Family], case_sensitive=False),
+    help="Default: IPv4 if the range has any, else IPv6.",
+)
 @reading_options
 def free(*, reading: Reading, range_name: str, count: int, family: str | None) -> None:
     """Show the next addresses that RANGE assigns, in its order, and why it does not assign the others.
