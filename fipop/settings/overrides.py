@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from fipop.settings.values import (
@@ -150,6 +150,9 @@ def parse_overrides(text: str) -> Overrides:
     return Overrides(text=text, entries=entries)
 
 
+OverridesText = Annotated[Overrides, PlainValidator(parse_overrides)]
+
+
 def merge_values(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return two sets of values as helm merges two values files, the second one over the first one."""
     merged = dict(below)
@@ -171,7 +174,7 @@ def _describe(text: str, found: list[Any], place: tuple[int | str, ...], problem
     # pydantic names a key of a mapping by one step more.
     where = ".".join(str(each) for each in fields if each != "[key]")
     what = f"{where} {_say(problem)}".strip()
-    return f"has a wrong entry {shown} in line {find_line(text, place)}: {what}"
+    return f"must have only valid entries: entry {shown}, line {find_line(text, place)}: {what}"
 
 
 def _say(problem: str) -> str:

@@ -60,36 +60,36 @@ WRONG = {
     "- &a [*a]": "must not have a YAML alias",
     "- name: a\n  values: {a: " + "x" * 256 * 1024 + "}": "is longer than 65536 bytes",
     "- name: [": "must be YAML (line 2, column 1)",
-    "- one": "has a wrong entry 1 in line 1: must be a mapping",
-    "- clusters: [alpha]": "has a wrong entry 1 in line 1: name must be set",
+    "- one": "must have only valid entries: entry 1, line 1: must be a mapping",
+    "- clusters: [alpha]": "must have only valid entries: entry 1, line 1: name must be set",
     "- {name: a, clusters: [one]}\n- {name: a, clusters: [two]}": (
-        'has a wrong entry "a" in line 2: name must be unique'
+        'must have only valid entries: entry "a", line 2: name must be unique'
     ),
-    "\n- name: a": 'has a wrong entry "a" in line 2: must have workspaces, clusters or clusterSelector',
+    "\n- name: a": 'must have only valid entries: entry "a", line 2: must have workspaces, clusters or clusterSelector',
 }
 WRONG_LINES = {
-    "workspaces: []": "in line 5: workspaces must be a list of names, and must not be empty",
-    "cluster: beta": "in line 5: cluster is no field of an entry",
-    "values: 1": "in line 5: values must be a mapping",
-    "values: {image: }": "in line 3: values.image must not be emptied",
-    "values: {image: {repository: }}": "in line 3: values.image must not be emptied",
+    "workspaces: []": "line 5: workspaces must be a list of names, and must not be empty",
+    "cluster: beta": "line 5: cluster is no field of an entry",
+    "values: 1": "line 5: values must be a mapping",
+    "values: {image: }": "line 3: values.image must not be emptied",
+    "values: {image: {repository: }}": "line 3: values.image must not be emptied",
     "chartVersion: v1": (
-        "in line 5: chartVersion must be a whole version such as 0.9.9, or empty for the newest"
+        "line 5: chartVersion must be a whole version such as 0.9.9, or empty for the newest"
     ),
-    "chartDigest: sha256:" + "a" * 64: "in line 3: must have a chartVersion beside chartDigest",
-    "clusterSelector: rack": "in line 5: clusterSelector must be a mapping",
+    "chartDigest: sha256:" + "a" * 64: "line 3: must have a chartVersion beside chartDigest",
+    "clusterSelector: rack": "line 5: clusterSelector must be a mapping",
     "clusterSelector:\n    matchLabels:\n      rack: 5": (
-        "in line 7: clusterSelector.matchLabels.rack must be the value of a label, a text"
+        "line 7: clusterSelector.matchLabels.rack must be the value of a label, a text"
     ),
     "clusterSelector:\n    matchLabels:\n      a b: c": (
-        "in line 7: clusterSelector.matchLabels.a b must be the key of a label"
+        "line 7: clusterSelector.matchLabels.a b must be the key of a label"
     ),
     "clusterSelector:\n    matchExpressions:\n    - {key: rack, operator: in, values: [a]}": (
-        "in line 7: clusterSelector.matchExpressions.0.operator must be "
+        "line 7: clusterSelector.matchExpressions.0.operator must be "
         "'In', 'NotIn', 'Exists' or 'DoesNotExist'"
     ),
     "clusterSelector:\n    matchExpressions:\n    - {key: rack, operator: Exists, values: [a]}": (
-        "in line 7: clusterSelector.matchExpressions.0 must have values with In and NotIn, and none with Exists "
+        "line 7: clusterSelector.matchExpressions.0 must have values with In and NotIn, and none with Exists "
         "and DoesNotExist"
     ),
 }
@@ -103,7 +103,7 @@ def test_what_is_wrong_is_said_in_a_sentence(text: str) -> None:
 @pytest.mark.parametrize("line", WRONG_LINES)
 def test_what_is_wrong_is_named_with_its_entry_and_line(line: str) -> None:
     text = f"- name: first\n  clusters: [alpha]\n- name: second\n  clusters: [beta]\n  {line}\n"
-    assert refused(text) == f'has a wrong entry "second" {WRONG_LINES[line]}'
+    assert refused(text) == f'must have only valid entries: entry "second", {WRONG_LINES[line]}'
 
 
 @given(
