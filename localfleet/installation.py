@@ -5,6 +5,7 @@ program runs as a process: with the Deployment's arguments and the variables tha
 chart's ServiceAccount (so all of its RBAC is in force) and the mounted settings as files.
 """
 
+import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ RELEASE = "fipop"
 _DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _TOKEN_SECONDS = 24 * 3600
+LOST_LEASE = 1
+"""The exit code of an operator that lost its Lease; the last line of its log says so."""
 _READY_SECONDS = 180.0
 _STOP_SECONDS = 30.0
 
@@ -103,8 +106,14 @@ class Installation:
         }
 
 
+def has_lost_lease(log: Path) -> bool:
+    """Return whether the last line of a log says that a Lease was lost."""
+    lines = log.read_text(errors="replace").splitlines()
+    return bool(lines) and "Lease" in lines[-1] and "was lost" in lines[-1]
+
+
 class OperatorProcess:
-    """A running `fipop operator`."""
+    """A running `fipop operator`. One that ends as it lost its Lease is started again, as a kubelet would."""
 
     def __init__(
         self,
@@ -119,10 +128,12 @@ class OperatorProcess:
         self.process = Process("fipop operator", argv, log=folder / "operator.log", environment=environment)
         self.metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
         self.health_url = f"http://127.0.0.1:{health_port}"
+        self._kubelet: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start it and return when it says that it is ready. Raises ProcessFailedError."""
         await self.process.start()
+        self._kubelet = asyncio.create_task(self._start_again())
         await self.process.wait_until(self.is_ready, timeout_seconds=_READY_SECONDS)
 
     async def stop(self) -> int:
@@ -143,6 +154,10 @@ class OperatorProcess:
         async with aiohttp.ClientSession() as session, session.get(self.metrics_url) as answer:
             answer.raise_for_status()
             return await answer.text()
+
+    async def _start_again(self) -> None:
+        while await self.process.wait() == LOST_LEASE and has_lost_lease(self.process.log):
+            await self.process.start()
 
     async def _probe(self, path: str) -> bool:
         timeout = aiohttp.ClientTimeout(total=2)

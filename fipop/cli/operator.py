@@ -155,6 +155,6 @@ async def _run(options: OperatorOptions, kubeconfig: Path | None, helm: str | No
     )
     spare_collections(thresholds=GC_THRESHOLDS)
     try:
-        await run_until_asked(operator.run(), name="operator")
+        await run_until_asked(operator.run())
     finally:
         await guests.close()

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 from fipop.deadlines import STOP_SECONDS
-from fipop.runtime.leader_election import LeaderWorkStuckError
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +25,8 @@ _SMALL_HEAP = ((_M_TRIM_THRESHOLD, 64 * 1024), (_M_MMAP_THRESHOLD, 64 * 1024), (
 """As malloc.h of glibc numbers them."""
 
 
-async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None:
-    """Run a role until SIGTERM or SIGINT; `name` is how the log calls it."""
+async def run_until_asked(role: Coroutine[Any, Any, None]) -> None:
+    """Run a role until SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
     # Names are resolved here. A lookup that hangs cannot be cancelled: a few are not to keep the rest from theirs.
     loop.set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="fipop"))
@@ -39,8 +38,6 @@ async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         stop.cancel()
-        if isinstance(error := running.exception(), LeaderWorkStuckError):
-            _end_at_once(error, name)
         start_watchdog()
         running.result()
         return
@@ -51,8 +48,6 @@ async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None
         await running
     except asyncio.CancelledError:
         logger.info("Stopped")
-    except LeaderWorkStuckError as error:
-        _end_at_once(error, name)
     # All is put away. Python would wait for threads without end now: a name may be looked up still.
     _exit(0)
 
@@ -85,12 +80,6 @@ def start_watchdog() -> threading.Timer:
     watchdog.daemon = True
     watchdog.start()
     return watchdog
-
-
-def _end_at_once(error: LeaderWorkStuckError, name: str) -> NoReturn:
-    """End without waiting for its task: another replica can lead at any moment."""
-    logger.critical("Process ended at once", extra={"role": name, "error": str(error)})
-    _exit(1)
 
 
 def _exit(code: int) -> NoReturn:

@@ -26,7 +26,6 @@ from fipop.metrics.gauges import GaugeTable, build_registry
 from fipop.runtime.health import HealthFacts
 from fipop.runtime.http import ProbeServer
 from fipop.runtime.leader_election import LeaderElector
-from fipop.runtime.lease import LeaseLock
 from fipop.runtime.process import Process
 
 logger = logging.getLogger(__name__)
@@ -51,8 +50,8 @@ def build_provider(
 class CloudProvider:
     """One process of the cloud provider.
 
-    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, StartError (a Lease was
-    lost, too) and LeaderWorkStuckError want a fresh process.
+    `run` goes on until it is cancelled, and raises what only a new process can go on from: RestoredStoreError, and
+    StartError, also if a Lease was lost.
     """
 
     def __init__(self, options: ProviderOptions, *, api: ApiFactory, clock: Clock, random: Random) -> None:
@@ -139,38 +138,37 @@ class Leadership:
     """Holds all Leases of a provider, one after the other. A process that loses one ends."""
 
     def __init__(self, options: ProviderOptions, client: KubeClient, *, clock: Clock, random: Random) -> None:
-        times = options.lease_times
-        self._leases = [
-            LeaseLock(
+        self._electors = [
+            LeaderElector(
                 client,
                 namespace=each.namespace,
                 name=each.name,
                 identity=options.identity,
-                duration_seconds=times.duration_seconds,
-                monotonic=clock.boottime,
+                random=random,
+                times=options.lease_times,
+                clock=clock.boottime,
             )
             for each in options.leases
         ]
-        self._electors = [
-            LeaderElector(lease, random=random, clock=clock.boottime, times=times) for lease in self._leases
-        ] or [LeaderElector(None, random=random)]
         self._reading: asyncio.Task[bool] | None = None
         self._next: asyncio.Task[bool] | None = None
 
     @property
     def is_leader(self) -> bool:
         """Whether this process holds all Leases, as far as its clock can tell."""
-        return all(each.is_leader for each in self._electors)
+        return all(each.leads_for() for each in self._electors)
 
     def describe_holders(self) -> str:
         """Return which Leases others hold, as far as it is known."""
-        return ", ".join(f"{each.place} is held by {each.holder}" for each in self._leases if each.is_foreign)
+        return ", ".join(
+            f"{each.place} is held by {each.holder}" for each in self._electors if each.is_foreign
+        )
 
     async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Take the Leases, do `work`, and release them. Raises: StartError if one is lost."""
-        for elector in reversed(self._electors[1:]):
+        for elector in reversed(self._electors):
             work = partial(elector.lead, work)
-        await self._electors[0].lead(work)
+        await work()
 
     async def check(self) -> bool:
         """Read all Leases; return whether this process holds them. Raises: ApiError.
@@ -187,7 +185,7 @@ class Leadership:
         if former is not None and not former.done():
             await asyncio.wait([former])
         self._reading, self._next = self._next, None
-        return all([await lease.is_ours() for lease in self._leases])
+        return all([await each.is_ours() for each in self._electors])
 
 
 async def release_services(

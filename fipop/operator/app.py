@@ -17,7 +17,6 @@ from typing import Any
 
 from fipop.api import names
 from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watcher, WatchFactory
-from fipop.deadlines import LEASE_DURATION_SECONDS
 from fipop.guest.clients import GuestClients
 from fipop.guest.helm.chart_store import ChartStore
 from fipop.guest.helm.command import Helm, empty_folder
@@ -35,7 +34,6 @@ from fipop.operator.queues import build_queues
 from fipop.runtime.health import HealthFacts
 from fipop.runtime.http import ProbeServer
 from fipop.runtime.leader_election import LeaderElector
-from fipop.runtime.lease import LeaseLock
 from fipop.runtime.process import Process
 from fipop.runtime.relist import EventType, Feed, Relister
 from fipop.settings.options import Settings
@@ -112,8 +110,9 @@ class World:
 class Operator:
     """One process of the operator role.
 
-    `run` goes on until it is cancelled and raises what it cannot survive: RestoredStoreError, StartError
-    and LeaderWorkStuckError want a fresh process. `set_log_level` is told of every change of the option.
+    `run` goes on until it is cancelled, and raises what only a new process can go on from: the Lease is lost, kopf
+    ended, kube-fip-operator is back, the store was restored, the authority of the API server is another one.
+    `set_log_level` is told of every change of the option.
     """
 
     def __init__(
@@ -123,7 +122,6 @@ class Operator:
         self._world = world
         self._set_log_level = set_log_level
         self._watcher: Watcher | None = None
-        self._manager: Manager | None = None
         self._ours_since: datetime | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
         build_client = partial(
@@ -140,7 +138,7 @@ class Operator:
             defaults=read_defaults(options.settings_defaults),
         )
         self._process = Process(client=self._vital_client, read=self._configuration.poll)
-        self._elector = LeaderElector(self._lease(), random=world.random, clock=world.clock.boottime)
+        self._elector = self._build_elector() if options.leader_election else None
         self._http: ProbeServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._folder = options.work_folder or Path(tempfile.gettempdir(), f"fipop-{secrets.token_hex(8)}")
@@ -163,6 +161,20 @@ class Operator:
             every_seconds=options.resync_seconds,
         )
         self._predecessor = Predecessor(self._client)
+        self._manager = Manager(
+            client=self._client.for_leader(self._leads_for),
+            cache=self._cache,
+            events=self._events,
+            configuration=self._configuration,
+            leads_for=self._leads_for,
+            clients=self._clients,
+            helm=self._helm,
+            charts=self._charts,
+            queues=build_queues(world.random),
+            random=world.random,
+            namespace=options.namespace,
+            ours_since=lambda: self._ours_since,
+        )
 
     async def run(self) -> None:
         """Start and work until cancelled."""
@@ -211,8 +223,8 @@ class Operator:
             self._watch(),
             self._relister.run(),
             # Last in, first out: its work stops before what it stands on.
-            self._elector.run(self._lead),
-            self._predecessor.watch(lambda: self._manager is not None),
+            self._elector.lead(self._lead) if self._elector is not None else self._lead(),
+            self._predecessor.watch(lambda: self._manager.is_working),
         )
 
     async def _watch(self) -> None:
@@ -225,54 +237,32 @@ class Operator:
     async def _lead(self) -> None:
         """Work as the leader, until cancelled; not while kube-fip-operator works, whose objects those are."""
         await self._predecessor.wait_gone()
-        self._manager = Manager(
-            client=self._client.for_leader(lambda: self._elector.is_leader),
-            cache=self._cache,
-            events=self._events,
-            configuration=self._configuration,
-            elector=self._elector,
-            clients=self._clients,
-            helm=self._helm,
-            charts=self._charts,
-            queues=build_queues(self._world.random),
-            random=self._world.random,
-            namespace=self._options.namespace,
-            ours_since=self._ours_since,
+        await self._manager.run(
+            self._relister.refresh,
+            visits=VISITS_AT_ONCE,
+            installs=self._configuration.settings.helm_concurrency,
         )
-        try:
-            await self._manager.run(
-                self._relister.refresh,
-                visits=VISITS_AT_ONCE,
-                installs=self._configuration.settings.helm_concurrency,
-            )
-        finally:
-            self._manager = None
-            counters.GUEST_EVENTS.clear()
 
     async def _find_our_age(self) -> None:
         self._ours_since = await find_our_age(self._client)
 
     def _settings_changed(self, before: Settings, after: Settings) -> None:
         self._set_log_level(after)
-        if self._manager is not None and after != before:
-            self._manager.settings_changed(before, after)
-        if self._manager is not None:
-            self._manager.queues.installs.resize(after.helm_concurrency)
+        self._manager.settings_changed(before, after)
 
-    def _lease(self) -> LeaseLock | None:
-        if not self._options.leader_election:
-            return None
-        return LeaseLock(
+    def _build_elector(self) -> LeaderElector:
+        return LeaderElector(
             self._vital_client,
             namespace=self._options.namespace,
             name=names.LEASE_NAME,
             identity=self._options.identity,
-            duration_seconds=LEASE_DURATION_SECONDS,
-            monotonic=self._world.clock.boottime,
-            annotations=lambda: {
-                names.ANNOTATION_WAITS: self._manager.describe_waits() if self._manager else ""
-            },
+            random=self._world.random,
+            clock=self._world.clock.boottime,
+            annotations=lambda: {names.ANNOTATION_WAITS: self._manager.describe_waits()},
         )
+
+    def _leads_for(self, seconds: float = 0.0) -> bool:
+        return self._elector is None or self._elector.leads_for(seconds)
 
     def _health(self) -> HealthFacts:
         silences = self._watcher.silences() if self._watcher is not None else {}
@@ -281,9 +271,9 @@ class Operator:
     def _snapshot(self) -> FleetSnapshot:
         since_read = self._process.reads.since_read
         return replace(
-            build_snapshot(self._cache, self._manager),
+            build_snapshot(self._cache, self._manager if self._manager.is_working else None),
             version=self._options.version,
-            leading=self._elector.is_leader,
+            leading=self._leads_for(),
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
             last_answer=None if since_read is None else self._world.clock.now().timestamp() - since_read,

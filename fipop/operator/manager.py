@@ -1,6 +1,6 @@
-"""The manager of a leader's term: it builds the controllers, asks each what a change concerns, and runs the queues.
+"""The manager builds the controllers, asks each what a change concerns, and runs the queues while this process leads.
 
-All that a term learns is built again for each term.
+A process leads once: what it learns goes with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from fipop.api import names
 from fipop.boundary import loop_time
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.guest.clients import GuestClients
@@ -30,6 +29,7 @@ from fipop.operator.addresses.reconciler import FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.status import StatusBuilder
 from fipop.operator.configuration import Configuration
+from fipop.operator.demand.controller import DemandController
 from fipop.operator.guests.discovery import GuestReconciler
 from fipop.operator.guests.duties import find_members, has_members
 from fipop.operator.guests.installs import InstallController
@@ -51,7 +51,6 @@ from fipop.operator.queues import (
 from fipop.operator.reporting import EventReporter
 from fipop.operator.rollout.controller import RolloutController
 from fipop.rancher.matching import Guest
-from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import Settings
@@ -64,7 +63,11 @@ logger = logging.getLogger(__name__)
 
 
 class Manager:
-    """Works from `run` until cancelled, and takes every change of the cache meanwhile."""
+    """Works from `run` until cancelled, once, and takes every change of the cache meanwhile.
+
+    `leads_for` returns whether no other replica can lead within so many seconds, `ours_since` since when our CRDs
+    exist.
+    """
 
     def __init__(  # noqa: PLR0913 - the root of the graph, which all else is built from
         self,
@@ -73,14 +76,14 @@ class Manager:
         cache: ClusterCache,
         events: EventRecorder,
         configuration: Configuration,
-        elector: LeaderElector,
+        leads_for: Callable[[float], bool],
         clients: GuestClients,
         helm: Helm,
         charts: ChartStore,
         queues: WorkQueues,
         random: Random,
-        namespace: str = names.OPERATOR_NAMESPACE,
-        ours_since: datetime | None = None,
+        namespace: str,
+        ours_since: Callable[[], datetime | None],
     ) -> None:
         """Build everything, each object after those that it needs."""
         self._configuration = configuration
@@ -99,7 +102,6 @@ class Manager:
             opened=self._gate_opened,
             released=lambda: queues.add(request_waiting()),
         )
-        cache.ledger.reports.changed = self._users_changed
         self.rollout = RolloutController(
             client=client,
             namespace=namespace,
@@ -118,7 +120,7 @@ class Manager:
                 cache=cache,
                 guests=guests,
                 gate=self.gate,
-                ours_since=lambda: ours_since,
+                ours_since=ours_since,
             ),
             reservations=self.reservations,
             statuses=StatusBuilder(cache=cache, guests=guests, now=client.server_now),
@@ -143,12 +145,21 @@ class Manager:
             permits=WritePermits(
                 reservations=self.reservations,
                 gate=self.gate,
-                leads=lambda: elector.still_leading_for(GUEST_WRITE_SECONDS),
+                leads=lambda: leads_for(GUEST_WRITE_SECONDS),
             ),
             queues=queues,
             rollout=self.rollout,
             gate=self.gate,
             quarantine=self.quarantine,
+            random=random,
+        )
+        self.demand = DemandController(
+            client=client,
+            guests=guests,
+            clients=clients,
+            configuration=configuration,
+            queues=queues,
+            gate=self.gate,
             random=random,
         )
         self.installs = InstallController(
@@ -170,6 +181,7 @@ class Manager:
             self.floating_ips,
             self.quarantine,
             self.visits,
+            self.demand,
         )
 
     async def run(self, refresh: Callable[[], Awaitable[None]], *, visits: int, installs: int) -> None:
@@ -201,9 +213,15 @@ class Manager:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    @property
+    def is_working(self) -> bool:
+        """Whether this replica leads, and has listed everything."""
+        return self._began is not None
+
     def begin(self) -> None:
         """Take changes from now on."""
         self._began = self._client.server_now()
+        self.cache.ledger.reports.changed = self._users_changed
         self.cache.ledger.recall_reports(self.cache.ranges.all(), self.guests.exists)
         self.cache.listener = self
 
@@ -218,6 +236,7 @@ class Manager:
         self.gate.wait_for(filter(self.guests.is_readable, guest_ids))
         for guest_id in sorted(guest_ids):
             self.queues.add(request_visit(guest_id), request_guest(guest_id))
+        self.queues.add(*self.demand.request_new(guest_ids))
 
     def end(self) -> None:
         """Cause no more work."""
@@ -238,22 +257,25 @@ class Manager:
                 return await self.quarantine.reconcile(key.name)
             case Kind.VISIT:
                 return await self.visits.reconcile(key.name)
+            case Kind.SERVICES:
+                return await self.demand.reconcile(key.name)
             case Kind.INSTALL:
                 await self.installs.reconcile(key.name)
         return None
 
     def describe_waits(self) -> str:
         """Return which guest clusters new addresses wait for; "" if they do not."""
-        if self.gate.is_open:
+        if self.gate.is_open or not self.gate.awaited:
             return ""
         return f"No new addresses are assigned until these report theirs: {', '.join(sorted(self.gate.awaited)[:100])}."
 
     def settings_changed(self, before: Settings, after: Settings) -> None:
         """Request a visit of every guest cluster; and if floating IPs are created from now on, each of them."""
+        self.queues.installs.resize(after.helm_concurrency)
         for guest in self.guests.all():
             self.queues.add(request_routine_visit(guest.id))
             if after.may_create_floating_ips and not before.may_create_floating_ips:
-                self.queues.add(request_guest(guest.id))
+                self.queues.add(request_guest(guest.id), *self.demand.request_new([guest.id]))
 
     # What happens
 

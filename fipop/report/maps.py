@@ -12,7 +12,7 @@ from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import RangeUnknownError
 from fipop.ipam.intervals import Interval, IntervalSet
 from fipop.report.addresses import AddressState, classify, find_having
-from fipop.report.snapshot import ClusterSnapshot
+from fipop.report.snapshot import Snapshot
 
 CELLS = 256
 """A block that is shown address by address has so many at most."""
@@ -88,7 +88,7 @@ class RangeMap:
     opened: tuple[OpenBlock, ...]
 
 
-def draw_map(snapshot: ClusterSnapshot, range_name: str, cidr: str = "") -> RangeMap:
+def draw_map(snapshot: Snapshot, range_name: str, cidr: str = "") -> RangeMap:
     """Draw the map of a range that can be read, or of one block of it.
 
     RangeUnknownError; ValueError for what is no block of a map.
@@ -111,7 +111,7 @@ def draw_map(snapshot: ClusterSnapshot, range_name: str, cidr: str = "") -> Rang
 class _Board:
     """What is known of the addresses of one range, sorted for drawing."""
 
-    def __init__(self, snapshot: ClusterSnapshot, range_name: str) -> None:
+    def __init__(self, snapshot: Snapshot, range_name: str) -> None:
         self._snapshot = snapshot
         self._name = range_name
         ranges = snapshot.cache.ledger.ranges

@@ -11,7 +11,6 @@ from fipop.boundary import loop_time
 from fipop.errors import FipopError, UnavailableError
 from fipop.kube.client import KubeClient
 from fipop.runtime.health import HealthFacts, ReadRecord
-from fipop.runtime.leader_election import LeaderWorkStuckError
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +25,7 @@ class Process:
     """How a role starts and ends, and the facts of its health.
 
     `read` reads an object of the API server, be it there or not; it raises what the client raises.
-    Its steps and parts raise what the process cannot survive: RestoredStoreError, StartError and
-    LeaderWorkStuckError want a fresh one.
+    Its steps and parts raise what only a new process can go on from: RestoredStoreError and StartError.
     """
 
     def __init__(
@@ -73,9 +71,6 @@ class Process:
             for task in reversed(tasks):
                 task.cancel()
                 await asyncio.wait([task])
-            for task in tasks:
-                if not task.cancelled() and isinstance(error := task.exception(), LeaderWorkStuckError):
-                    raise error
 
     def judge(self, *, silences: Mapping[str, float], is_loaded: bool) -> HealthFacts:
         """Return the facts that the probes decide by.

@@ -37,6 +37,7 @@ _LOSES_ADDRESSES = (((1, 0, 1), (1, 0, 3)), ((1, 2, 0), (1, 2, 2)))
 _NAMES = {
     "kubevip_chart_ca": "kubevipChartCA",
     "create_floating_ips": "createFloatingIPs",
+    "service_visit_seconds": "serviceVisitSeconds",
     "kubevip_rollout_min_success_seconds": "kubevipRolloutMinSuccessTime",
 }
 
@@ -131,6 +132,8 @@ class Settings:
     """Number of helm processes that run at the same time in guest clusters."""
     guest_requests_per_second: values.Rate = 70
     """Requests to guest clusters that go through one Rancher in a second."""
+    service_visit_seconds: values.Seconds = 30
+    """Time between two lists of Services in a guest cluster whose range has `perGuest`."""
     create_floating_ips: values.Bool = True
     """Create a floating IP for each guest cluster that has none."""
     kubevip_rollout_type: values.RolloutTypeName = RolloutType.PROGRESSIVE

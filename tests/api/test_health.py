@@ -208,7 +208,7 @@ def harms_of(items: Sequence[pytest.Item]) -> list[Harm]:
 @pytest_asyncio.fixture(scope="module")
 async def probed(stack: Stack, findings: object) -> AsyncIterator[Probed]:
     async with AsyncExitStack() as exits:
-        probed = await open_probed(exits, stack, "probed")
+        probed = await open_probed(exits, stack, "probed", "--no-leader-election")
         await probed.is_served("before", seconds=20)
         asking = asyncio.create_task(probed.ask_for_ever())
         yield probed
@@ -219,7 +219,7 @@ async def probed(stack: Stack, findings: object) -> AsyncIterator[Probed]:
 async def test_an_outage_makes_the_operator_not_ready_and_live_and_it_is_back_without_a_restart(
     probed: Probed, kind: str
 ) -> None:
-    """Connections to the API server are cut, or it answers every request with a 500."""
+    """Connections to the API server are cut, or it answers every request with a 500: a standby loses no Lease."""
     pid, proxy = probed.watched.pid, probed.watched.proxy
     since = time.monotonic()
     proxy.turn(State.AWAY if kind == "away" else State.FAILING)

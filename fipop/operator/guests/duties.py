@@ -71,7 +71,7 @@ class Duty:
 def find_duty(cache: ClusterCache, state: GuestState, settings: Settings) -> Duty | None:
     """Return what a guest cluster should have; None if it is only read: paused, unknown, or nothing is due there."""
     guest = state.guest
-    if guest is None or _is_paused(cache, guest):
+    if guest is None or is_paused(cache, guest):
         return None
     every = cache.floating_ips_of(guest.id)
     serves = [(each, bind_guest(cache, each).blocker is None) for each in every if each.status.addresses]
@@ -186,8 +186,8 @@ def _is_opted_in(guest: Guest | None, settings: Settings) -> bool:
     return guest is not None and settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
 
 
-def _is_paused(cache: ClusterCache, guest: Guest) -> bool:
-    """Whether an administrator paused it. Keys of several floating IPs are merged: all of them stay as they are."""
+def is_paused(cache: ClusterCache, guest: Guest) -> bool:
+    """Return whether an administrator paused it. Keys of several floating IPs are merged: all stay as they are."""
     floating_ips = cache.floating_ips_of(guest.id)
     return guest.cluster.paused or any(each.paused and each.status.addresses for each in floating_ips)
 
@@ -198,7 +198,7 @@ def _is_served(cache: ClusterCache, guest: Guest) -> bool:
         for each in cache.floating_ips_of(guest.id)
         if each.status.addresses and bind_guest(cache, each).blocker is None
     ]
-    return bool(served) and not _is_paused(cache, guest)
+    return bool(served) and not is_paused(cache, guest)
 
 
 def _has_old_keys(cache: ClusterCache, state: GuestState, guest_id: str) -> bool:

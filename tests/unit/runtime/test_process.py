@@ -8,7 +8,6 @@ import pytest
 
 from fipop.errors import ApiError, ForbiddenError, StartError, UnavailableError
 from fipop.runtime.health import HealthFacts, judge_liveness, judge_readiness
-from fipop.runtime.leader_election import LeaderWorkStuckError
 from fipop.runtime.process import Process
 from tests.harness.virtual_time import in_virtual_time
 
@@ -106,24 +105,6 @@ async def test_the_first_part_that_fails_ends_the_rest_the_last_of_them_first() 
     with pytest.raises(ZeroDivisionError):
         await process.run_parts(part("events"), fail(), part("watcher"), part("leader"))
     assert ended == ["leader", "watcher", "events"], "each stands on those before it"
-
-
-@in_virtual_time
-async def test_work_that_does_not_stop_at_the_end_is_told_instead_of_the_end() -> None:
-    process = build_process()
-
-    async def stuck() -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            raise LeaderWorkStuckError(waited_seconds=1.0) from None
-
-    running = asyncio.create_task(process.run_parts(stuck()))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    running.cancel()
-    with pytest.raises(LeaderWorkStuckError):
-        await running
 
 
 def failed(kind: type[ApiError], status: int, reason: str = "") -> ApiError:
