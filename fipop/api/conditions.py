@@ -22,6 +22,7 @@ class ConditionType(StrEnum):
     GUEST_CONFIGURED = "GuestConfigured"
     KUBE_VIP_READY = "KubeVipReady"
     CLOUD_PROVIDER_READY = "CloudProviderReady"
+    DEMAND_MET = "DemandMet"
 
 
 class Verdict(StrEnum):

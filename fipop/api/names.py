@@ -22,6 +22,9 @@ ANNOTATION_IGNORE_CLAIM = f"{GROUP}/ignore-claim"
 ANNOTATION_APPLIED = f"{GROUP}/applied"
 """On a guest's ConfigMap: the keys and values that fipop wrote last, as JSON."""
 
+ANNOTATION_MADE = f"{GROUP}/made"
+"""On a floating IP that fipop made for Services: the digest of the spec that fipop wrote."""
+
 ANNOTATION_WAITS = f"{GROUP}/waits"
 """On the Lease: which range waits for which guest cluster, and until when. One sentence a line."""
 

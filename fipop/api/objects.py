@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -128,6 +130,17 @@ class LabelSelector(YamlFields):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PerGuest(YamlFields):
+    """How many floating IPs a guest cluster has from a range."""
+
+    min_allocate: int = 1
+    pre_allocate: int = 0
+    """How many no Service uses."""
+    max_allocate: int = 1
+    release_after_seconds: int = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeSpec(YamlFields):
     """What a range assigns, and to whom."""
 
@@ -144,6 +157,8 @@ class RangeSpec(YamlFields):
     allowed_workspaces: tuple[str, ...] = ()
     allowed_clusters: tuple[str, ...] = ()
     max_per_guest: int | None = None
+    per_guest: PerGuest | None = None
+    """None: no floating IP is made for Services."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +256,11 @@ class FloatingIPSpec(YamlFields):
     interface: str = ""
 
 
+def digest_spec(spec: FloatingIPSpec) -> str:
+    """Return what tells a spec from every other."""
+    return hashlib.sha256(json.dumps(write(spec), sort_keys=True).encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseStatus(YamlFields):
     """One helm release of fipop in a guest cluster, as the status of a floating IP shows it."""
@@ -266,6 +286,14 @@ class GuestStatus(YamlFields):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServicesStatus(YamlFields):
+    """The Services of the guest cluster that use a floating IP; `names` (namespace/name) can be fewer than `count`."""
+
+    names: tuple[str, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPStatus(YamlFields):
     """What a floating IP holds; `addresses` are canonical texts, IPv4 first."""
 
@@ -273,6 +301,8 @@ class FloatingIPStatus(YamlFields):
     range: str | None = None
     address_space: str | None = None
     guest: GuestStatus | None = None
+    services: ServicesStatus | None = None
+    """None if no Service uses it, or if its range has no `perGuest`."""
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
 
@@ -303,6 +333,12 @@ class FloatingIP(CheckedObject):
     def paused(self) -> bool:
         """Whether fipop leaves its guest cluster alone."""
         return self.metadata.is_true(names.ANNOTATION_PAUSED)
+
+    @property
+    def is_made_for_services(self) -> bool:
+        """Whether fipop made it for Services, and no other writer changed its spec since."""
+        made = self.metadata.annotations.get(names.ANNOTATION_MADE)
+        return made is not None and not self.problem and made == digest_spec(self.spec)
 
     @property
     def ignored_claims(self) -> frozenset[str]:

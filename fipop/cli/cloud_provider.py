@@ -27,6 +27,7 @@ from fipop.cloudprovider.app import build_provider, release_services
 from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_network
 from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
+from fipop.guest.service_uses import DEFAULT_CLASS
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.server import HttpServer
 from fipop.runtime.leader_election import LeaseTimes
@@ -34,7 +35,6 @@ from fipop.runtime.leader_election import LeaseTimes
 logger = logging.getLogger(__name__)
 
 KUBEVIP_MODE, KEEPALIVED_MODE = "kubevip", "keepalived"
-DEFAULT_CLASS = "kube-vip.io/kube-vip-class"
 DEBUG_VERBOSITY = 4
 """From this verbosity on, kube-vip-cloud-provider logs details for its developers."""
 

@@ -129,6 +129,22 @@ def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> d
     return keys
 
 
+def find_foreign_pools(config_maps: Iterable[Json]) -> frozenset[str]:
+    """Return the namespaces whose Services another writer gives a pool to; "global" stands for all others."""
+    found: set[str] = set()
+    for each in config_maps:
+        applied = read_applied(each)
+        for key, text in _texts(each, "data").items():
+            kind, _, scope = key.partition("-")
+            if kind == "namespaces":
+                found.update(text.replace(",", " ").split())
+            elif (f"{kind}-" == _CIDR and applied.get(key) != text) or (
+                kind == "range" and key != HIDDEN_RANGE
+            ):
+                found.add(scope)
+    return frozenset(found)
+
+
 def plan_config_map(
     current: Json | None, keys: Mapping[str, Key], known: Known, *, max_parts: int = MAX_GUEST_PARTS
 ) -> Plan:

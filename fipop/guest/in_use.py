@@ -90,7 +90,9 @@ def find_machines(
     nodes: Iterable[tuple[str, frozenset[Address]]], server: frozenset[Address]
 ) -> InUseAddresses:
     """Return the addresses of nodes (name, addresses) and of the API server. Raises: TooManyAddressesError."""
-    owners = [(Carrier(kind=NODE, namespace="", name=_name(name)), addresses) for name, addresses in nodes]
+    owners = [
+        (Carrier(kind=NODE, namespace="", name=read_name(name)), addresses) for name, addresses in nodes
+    ]
     owners.append((Carrier(kind=ENDPOINTS, namespace="default", name="kubernetes"), server))
     parts: dict[Address, InUsePart] = {}
     for carrier, addresses in owners:
@@ -116,7 +118,7 @@ class _Found:
             raise TooManyAddressesError(limit=MAX_PARTS)
         metadata = as_mapping(item.get("metadata"))
         carrier = Carrier(
-            kind=kind, namespace=_name(metadata.get("namespace")), name=_name(metadata.get("name"))
+            kind=kind, namespace=read_name(metadata.get("namespace")), name=read_name(metadata.get("name"))
         )
         self._parts[text] = tuple(InUsePart(part, carrier, is_ours) for part in parse_leniently(text))
 
@@ -168,8 +170,8 @@ def _service_texts(service: Json) -> Iterator[str]:
         yield from _strings({"": as_mapping(entry).get("ip")})
 
 
-def _name(value: object) -> str:
-    # A guest cluster that answers with anything but a name gets none of it into a condition.
+def read_name(value: object) -> str:
+    """Return the name of an object; "?" for anything else, none of which gets into a condition."""
     return str(value) if is_object_name(value) else "?"
 
 

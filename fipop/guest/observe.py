@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
 from itertools import chain
 
 from fipop.api import names
@@ -13,6 +15,7 @@ from fipop.guest.config_map import parse_config_map
 from fipop.guest.helm.charts import Role
 from fipop.guest.in_use import InUseAddresses, find_machines, parse_service
 from fipop.guest.releases import Release, Status, build_selector, read_release, read_revisions
+from fipop.guest.service_uses import ServiceUse, read_use
 from fipop.guest.workloads import (
     HARVESTER_RELEASE,
     Workload,
@@ -34,6 +37,8 @@ from fipop.kube.resources import (
     SERVICES,
 )
 
+WAIT = timedelta(seconds=5)
+"""How long a Service has no address until it counts as waiting: its provider may be about to serve it."""
 NODES_IN_PAGE = 50
 """A node has some 20 KiB: names of images above all."""
 
@@ -65,6 +70,17 @@ async def read_in_use(client: KubeClient) -> tuple[tuple[Json, ...], tuple[Json,
         read_config_maps(client), client.list(SERVICES, project=parse_service)
     )
     return config_maps, tuple(each for each in services.items if each is not None)
+
+
+async def read_service_uses(client: KubeClient, classes: frozenset[str]) -> tuple[ServiceUse, ...]:
+    """Return the Services that use addresses, or have waited for some; the cloud provider serves `classes`."""
+    found = await client.list(SERVICES, project=partial(read_use, classes=classes))
+    ripe = client.server_now() - WAIT
+    return tuple(
+        each if each.since is None or each.since <= ripe else replace(each, lacking=())
+        for each in found.items
+        if each is not None
+    )
 
 
 async def read_machines(client: KubeClient) -> InUseAddresses:

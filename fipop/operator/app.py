@@ -267,7 +267,7 @@ class Operator:
     def _snapshot(self) -> FleetSnapshot:
         since_read = self._process.since_read
         return replace(
-            build_snapshot(self._cache, self._manager),
+            build_snapshot(self._cache, self._manager if self._manager.is_working else None),
             version=self._options.version,
             leading=self._leads_for(),
             bad_options=len(self._configuration.bad_options),

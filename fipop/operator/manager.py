@@ -29,6 +29,7 @@ from fipop.operator.addresses.reconciler import FloatingIPReconciler
 from fipop.operator.addresses.reservations import ReservationStore
 from fipop.operator.addresses.status import StatusBuilder
 from fipop.operator.configuration import Configuration
+from fipop.operator.demand.controller import DemandController
 from fipop.operator.guests.discovery import GuestReconciler
 from fipop.operator.guests.duties import find_members, has_members
 from fipop.operator.guests.installs import InstallController
@@ -108,7 +109,7 @@ class Manager:
             configuration=configuration,
             queues=queues,
             has_members=lambda: has_members(guests, configuration.settings),
-            look=lambda target: find_members(guests, configuration.settings, target),
+            look=lambda *targets: find_members(guests, configuration.settings, *targets),
             now=loop_time,
         )
 
@@ -152,6 +153,15 @@ class Manager:
             quarantine=self.quarantine,
             random=random,
         )
+        self.demand = DemandController(
+            client=client,
+            guests=guests,
+            clients=clients,
+            configuration=configuration,
+            queues=queues,
+            gate=self.gate,
+            random=random,
+        )
         self.installs = InstallController(
             guests=guests,
             clients=clients,
@@ -171,6 +181,7 @@ class Manager:
             self.floating_ips,
             self.quarantine,
             self.visits,
+            self.demand,
         )
 
     async def run(self, refresh: Callable[[], Awaitable[None]], *, visits: int, installs: int) -> None:
@@ -225,6 +236,7 @@ class Manager:
         self.gate.wait_for(filter(self.guests.is_readable, guest_ids))
         for guest_id in sorted(guest_ids):
             self.queues.add(request_visit(guest_id), request_guest(guest_id))
+        self.queues.add(*self.demand.request_new(guest_ids))
 
     def end(self) -> None:
         """Cause no more work."""
@@ -245,6 +257,8 @@ class Manager:
                 return await self.quarantine.reconcile(key.name)
             case Kind.VISIT:
                 return await self.visits.reconcile(key.name)
+            case Kind.SERVICES:
+                return await self.demand.reconcile(key.name)
             case Kind.INSTALL:
                 await self.installs.reconcile(key.name)
         return None
@@ -261,7 +275,7 @@ class Manager:
         for guest in self.guests.all():
             self.queues.add(request_routine_visit(guest.id))
             if after.may_create_floating_ips and not before.may_create_floating_ips:
-                self.queues.add(request_guest(guest.id))
+                self.queues.add(request_guest(guest.id), *self.demand.request_new([guest.id]))
 
     # What happens
 

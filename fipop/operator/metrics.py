@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIPRange
+from fipop.guest.findings import Finding
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import RangeUsage
 from fipop.metrics.gauges import Row, Series
@@ -43,6 +44,8 @@ class GuestSample:
     guest: Guest
     reachable: bool | None = None
     last_visit: float | None = None
+    demand: Finding | None = None
+    """Whether Services that wait get floating IPs; None if the range of the guest cluster has no `perGuest`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,8 @@ class FleetSnapshot:
     """How many there are by the status of their condition Ready; a standby does not count."""
     address_conflicts: int = 0
     """Floating IPs with an address that another guest cluster uses, too."""
+    without_address: int = 0
+    """Guest clusters that are opted in and have no address."""
     gives_out: bool = False
     rollout: RolloutSample | None = None
     rollout_blocked: bool = False
@@ -79,16 +84,16 @@ class FleetSnapshot:
     """The Unix time when the API server last read an object for us."""
 
 
-def build_snapshot(cache: ClusterCache, manager: Manager) -> FleetSnapshot:
+def build_snapshot(cache: ClusterCache, manager: Manager | None = None) -> FleetSnapshot:
     """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift.
 
-    A standby knows the ranges and nothing of the guests.
+    A standby, without a manager, knows the ranges and nothing of the guests.
     """
     snapshot = FleetSnapshot(
         ranges=tuple(_sample_ranges(cache)),
         queue_depths=dict.fromkeys(("objects", "visits", "installs"), 0),
     )
-    if not manager.is_working:
+    if manager is None:
         return snapshot
     queues = manager.queues
     return replace(
@@ -97,6 +102,7 @@ def build_snapshot(cache: ClusterCache, manager: Manager) -> FleetSnapshot:
         queue_depths={each.name: each.depth for each in (queues.objects, queues.visits, queues.installs)},
         floating_ips=_count_floating_ips(cache),
         address_conflicts=sum(bool(find_conflict(each.status)) for each in cache.floating_ips.all()),
+        without_address=_count_without_address(cache),
         gives_out=manager.gate.is_open,
         install_queue=queues.installs.depth + queues.installs.active,
         rollout=_sample_rollout(manager.rollout),
@@ -110,6 +116,12 @@ def _count_floating_ips(cache: ClusterCache) -> Mapping[str, int]:
         ready = next((one for one in each.status.conditions if one.type == ConditionType.READY), None)
         counts[ready.status.value if ready is not None else Verdict.UNKNOWN.value] += 1
     return counts
+
+
+def _count_without_address(cache: ClusterCache) -> int:
+    opted_in = {each.cluster_name for each in cache.clusters.all() if each.opted_in and not each.is_deleting}
+    served = {each.namespace for each in cache.floating_ips.all() if each.status.addresses}
+    return len(opted_in - {""} - served)
 
 
 def _sample_rollout(rollout: RolloutController) -> RolloutSample | None:
@@ -141,6 +153,7 @@ def _sample_guests(manager: Manager) -> Iterator[GuestSample]:
             guest=state.guest,
             reachable=observation.reachable if observation is not None else None,
             last_visit=state.visits.finished_at,
+            demand=state.demand.report.finding if state.demand.report is not None else None,
         )
 
 
@@ -253,6 +266,11 @@ ROWS: tuple[Row[FleetSnapshot], ...] = (
         "Floating IPs with an address that another guest cluster uses, too.",
         lambda fleet: fleet.address_conflicts,
     ),
+    _number(
+        "fipop_guests_without_address",
+        "Guest clusters that are opted in and have no address.",
+        lambda fleet: fleet.without_address,
+    ),
     Row(
         "fipop_queue_depth",
         "Keys that wait in a work queue.",
@@ -293,6 +311,19 @@ ROWS: tuple[Row[FleetSnapshot], ...] = (
             ((each.guest.id, each.guest.cluster_name), each.last_visit)
             for each in fleet.guests
             if each.last_visit is not None
+        ),
+    ),
+    Row(
+        "fipop_guest_demand_met",
+        "Whether all Services of a guest cluster that wait have a floating IP, with the reason of DemandMet.",
+        ("guest", "guest_cluster", "reason"),
+        lambda fleet: (
+            (
+                (each.guest.id, each.guest.cluster_name, each.demand.reason),
+                each.demand.verdict is Verdict.TRUE,
+            )
+            for each in fleet.guests
+            if each.demand is not None
         ),
     ),
     Row(

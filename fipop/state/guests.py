@@ -24,6 +24,7 @@ from fipop.rancher.matching import Guest, fits_guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import address_of
+from fipop.state.demand import DemandRecord
 from fipop.state.visits import VisitRecord
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class GuestState:
     """What was found when its floating IPs and a visit were enqueued for it last."""
     failed_lookups: int = 0
     visits: VisitRecord = field(default_factory=VisitRecord)
+    demand: DemandRecord = field(default_factory=DemandRecord)
     is_dropped: bool = False
 
 

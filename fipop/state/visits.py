@@ -50,6 +50,8 @@ class VisitRecord:
     """The uids of Secrets of releases that kube-fip-operator did not make, so that helm is asked once."""
     around: tuple[Workload, ...] | None = None
     """The Deployments that matter to the cloud provider, as they were read last."""
+    foreign_pools: frozenset[str] = frozenset()
+    """The namespaces whose pool is none of fipop's; "global" stands for all others."""
     machines_read_at: float = -math.inf
     """When nodes and Deployments were read last."""
     bare_since: float | None = None

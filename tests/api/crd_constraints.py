@@ -138,6 +138,29 @@ def capacity() -> dict[str, Constraint]:
     }
 
 
+def per_guest() -> dict[str, Constraint]:
+    place, least, most = "spec.perGuest", "greater than or equal to", "less than or equal to"
+    return {
+        f"{place}.minAllocate minimum": of(0, -1, f"{least} 0"),
+        f"{place}.minAllocate maximum": of(1, 1025, f"{most} 1024"),
+        f"{place}.preAllocate minimum": of(0, -1, f"{least} 0"),
+        f"{place}.preAllocate maximum": of(1, 1025, f"{most} 1024"),
+        f"{place}.maxAllocate minimum": of(1, 0, f"{least} 1"),
+        f"{place}.maxAllocate maximum": of(1024, 1025, f"{most} 1024"),
+        f"{place}.releaseAfterSeconds minimum": of(60, 59, f"{least} 60"),
+        f"{place}.releaseAfterSeconds maximum": of(31536000, 31536001, f"{most} 31536000"),
+        f"{place} rule 0": of(
+            (
+                {},
+                {"minAllocate": 2, "preAllocate": 1, "maxAllocate": 4},
+                {"maxAllocate": 1, "preAllocate": 1},
+            ),
+            ({"minAllocate": 2}, {"minAllocate": 3, "maxAllocate": 2}, {"preAllocate": 3, "maxAllocate": 2}),
+            "must be at most maxAllocate",
+        ),
+    }
+
+
 TWO_FIELDS = of((), ())
 """Takes two fields, or two versions of an object: tested one by one in test_crd_reservations.py."""
 
@@ -195,6 +218,7 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "status.reportedCount minimum": of((0, 2**63 - 1), -1, "greater than or equal to 0"),
         "spec.maxPerGuest minimum": of(1, (0, -1), "greater than or equal to 1"),
         "spec.maxPerGuest maximum": of(2**31 - 1, 2**31, "less than or equal to 2147483647"),
+        **per_guest(),
         **capacity(),
         **conditions(),
     },
@@ -268,6 +292,9 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
                 *(("role", 63), ("status", 63)),
             )
         },
+        "status.services.names maxItems": of(["a/b"] * 8, ["a/b"] * 9, "Too many"),
+        "status.services.names[] maxLength": longest(320),
+        "status.services.count minimum": of(0, -1, "greater than or equal to 0"),
         **conditions(),
     },
     "FloatingIPReservation": {

@@ -1,4 +1,4 @@
-"""The chart's admission policy: no range goes while its addresses are held, unless an admin says so."""
+"""The chart's admission policies: what must stay while it is used, or while an administrator does not let it go."""
 
 import re
 from collections.abc import AsyncIterator
@@ -56,10 +56,12 @@ async def guarded(
     folder = copy_chart(tmp_path_factory.mktemp("chart"))
     chart = Chart(helm=ensure("helm"), folder=folder, home=tmp_path_factory.mktemp("helm"))
     rendered = chart.render(release="admission")
-    policy = rendered.only("ValidatingAdmissionPolicy")
-    binding = rendered.only("ValidatingAdmissionPolicyBinding")
-    await management.client.create(f"{ADMISSION}/validatingadmissionpolicies", policy)
-    await management.client.create(f"{ADMISSION}/validatingadmissionpolicybindings", binding)
+    policies = rendered.of_kind("ValidatingAdmissionPolicy")
+    bindings = rendered.of_kind("ValidatingAdmissionPolicyBinding")
+    for each in policies:
+        await management.client.create(f"{ADMISSION}/validatingadmissionpolicies", each)
+    for each in bindings:
+        await management.client.create(f"{ADMISSION}/validatingadmissionpolicybindings", each)
     probe = await make_range(management, "policy-probe", {"capacity": {"used": 1}})
 
     async def is_at_work() -> bool:
@@ -75,10 +77,11 @@ async def guarded(
     # The API server reads its policies a moment after they were written.
     await eventually(is_at_work, seconds=30, what="the admission policy")
     yield management
-    await management.client.delete(
-        f"{ADMISSION}/validatingadmissionpolicybindings/{binding['metadata']['name']}"
-    )
-    await management.client.delete(f"{ADMISSION}/validatingadmissionpolicies/{policy['metadata']['name']}")
+    for each in bindings:
+        name = each["metadata"]["name"]
+        await management.client.delete(f"{ADMISSION}/validatingadmissionpolicybindings/{name}")
+    for each in policies:
+        await management.client.delete(f"{ADMISSION}/validatingadmissionpolicies/{each['metadata']['name']}")
     await eventually(is_gone, seconds=30, what="the end of the admission policy")
     await management.client.delete(probe)
 
@@ -184,3 +187,33 @@ async def test_a_range_in_use_can_still_be_edited(guarded: ControlPlane) -> None
     edited = await guarded.client.patch(path, {"spec": {"draining": True}})
     assert edited["spec"]["draining"] is True
     await force_delete(guarded, path)
+
+
+MADE = "kubefip.k8s.binbash.org/made"
+FLOATING_IPS = "/apis/kubefip.k8s.binbash.org/v1/namespaces/default/floatingips"
+OPERATOR = "system:serviceaccount:kube-fip:admission"
+
+
+async def test_the_operator_deletes_only_what_it_made_for_services_and_marks_nothing_else_so(
+    guarded: ControlPlane,
+) -> None:
+    kind = {"apiVersion": "kubefip.k8s.binbash.org/v1", "kind": "FloatingIP", "spec": {}}
+    made = {"name": "made", "annotations": {MADE: "digest"}}
+    for metadata in (made, {"name": "by-hand"}):
+        await guarded.client.create(FLOATING_IPS, {**kind, "metadata": metadata})
+    await guarded.client.create(BINDINGS, binding_of(OPERATOR, OTHER))
+    mark = '{"metadata":{"annotations":{"' + MADE + '":"digest"}}}'
+    try:
+        for arguments in (
+            ["delete", "fip", "by-hand"],
+            ["patch", "fip", "by-hand", "--type=merge", "-p", mark],
+        ):
+            with pytest.raises(ToolFailedError, match="The operator must not"):
+                await guarded.kubectl(*arguments, "--namespace=default", f"--as={OPERATOR}")
+        await guarded.kubectl(
+            "patch", "fip", "by-hand", "--type=merge", "-p", mark.replace(MADE, "note"), "-n=default"
+        )
+        await guarded.kubectl("delete", "fip", "made", "--namespace=default", f"--as={OPERATOR}")
+        await guarded.kubectl("delete", "fip", "by-hand", "--namespace=default", f"--as={OTHER}")
+    finally:
+        await guarded.client.delete(f"{BINDINGS}/restores")

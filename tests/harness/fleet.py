@@ -632,9 +632,9 @@ class Fleet:
         conditions = self.status(guest_id, name).get("conditions") or ()
         return next((str(each["message"]) for each in conditions if each["type"] == kind), "")
 
-    def asked_for(self, guest_id: str) -> str:
+    def asked_for(self, guest_id: str, name: str = "web") -> str:
         """Return what the spec of a floating IP names."""
-        return str(self.floating_ip(guest_id)["spec"]["ipaddress"])
+        return str(self.floating_ip(guest_id, name)["spec"]["ipaddress"])
 
     def holders(self, address: str) -> set[str]:
         """Return the guest clusters that have an address, in any space: by a reservation, or by a status."""

@@ -10,19 +10,24 @@ import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 
 from fipop.api import names
 from tests.harness.api_in_memory import Commit, Json
 from tests.harness.fleet import CLUSTERS, Fleet, Guest
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change
-from tests.harness.oracles import Judge
-from tests.harness.stored import Owner, canonical, is_held, of_kind, owner_of, slot_of, slots_named_by
+from tests.harness.oracles import Judge, Setting
+from tests.harness.stored import Owner, Slot, canonical, is_held, of_kind, owner_of, slot_of, slots_named_by
 
 OPERATOR: ContextVar[str] = ContextVar("operator", default="")
 """Whose task runs; "" in the tasks of people, Rancher and the network."""
 SENT_AT: ContextVar[float] = ContextVar("sent_at", default=0.0)
 """When the request that is answered now was sent: one that its sender gave up on arrives much later."""
 
+LATE_SECONDS = 60.0
+"""An API server may work so long on a request that its sender gave up."""
+MUTE_SECONDS = 320.0
+"""So long an operator may not hear of a change, and until it writes."""
 IN_FLIGHT_SECONDS = 20.0
 """A claim may have been decided on so long before it is sent: one claim of 15 s, and what lies between."""
 GATE_SECONDS = 60.0
@@ -96,10 +101,16 @@ class Oracle:
     """When imported and custom guest clusters left Rancher."""
     gone: set[str] = field(default_factory=set)
     """The guest clusters that have left Rancher for good."""
+    named_until: dict[tuple[Owner, Slot], float] = field(default_factory=dict)
+    """Until when the status of a floating IP named an address."""
+    freed_by_hand: set[Slot] = field(default_factory=set)
     by_hand: set[str] = field(default_factory=set)
     """Guest clusters in which people wrote fipop's key: it is theirs from then on (rule "whose keys")."""
 
     def __post_init__(self) -> None:
+        self.fleet.judge.setting = Setting(
+            late_seconds=LATE_SECONDS, decided_ago=lambda: _now() - SENT_AT.get() + IN_FLIGHT_SECONDS
+        )
         self.fleet.memory.listeners.append(self.take_commit)
 
     # What operators are told
@@ -156,11 +167,17 @@ class Oracle:
                 self.connected_at[name] = _now()
         if plural == RANGES:
             self._note_shown(name, commit.obj)
+        if plural == FLOATING_IPS:
+            self.named_until |= {
+                (commit.key[1:], slot): _now() for slot in slots_named_by(commit.before or {})
+            }
+            self.named_until |= {(commit.key[1:], slot): inf for slot in slots_named_by(commit.obj or {})}
         if plural != RESERVATIONS:
             return
         if not OPERATOR.get() and commit.obj is None:
             # An administrator who deletes a reservation frees its address, whoever uses it.
             self.unguard(slot_of(commit.before or {})[1])
+            self.freed_by_hand.add(slot_of(commit.before or {}))
         if OPERATOR.get() and commit.obj is not None and is_held(commit.obj):
             self._assigned(commit, commit.obj)
         if OPERATOR.get() and commit.before is not None and not is_held(commit.before):
@@ -179,7 +196,7 @@ class Oracle:
         slot, owner, before = slot_of(obj), owner_of(obj), commit.before
         if before is not None and owner_of(before) == owner:
             return  # rule "who can take": held or in quarantine, its owner has it, whoever reports it
-        if any(slot in slots_named_by(each) for each in self._floating_ip(owner)):
+        if self.named_until.get((owner, slot), -inf) > _now() - MUTE_SECONDS:
             return  # rule "decision": what it has comes first; its reservation was deleted by hand
         for guest in self._others(owner[0]):
             if slot[1] not in used_by(guest):
@@ -204,6 +221,8 @@ class Oracle:
         since = self.left_at.get(former[0])
         if since is None or _now() - since >= LIVES_ON_SECONDS or slot[1] not in self._used_in(former[0]):
             return
+        if slot in self.freed_by_hand:
+            return
         if commit.obj is not None:
             owner = owner_of(commit.obj)
             if owner == former or slot[1] in self._used_in(owner[0]):
@@ -225,7 +244,7 @@ class Oracle:
 
     def take_guest_commit(self, guest: Guest, commit: Commit) -> None:
         """Judge a write to a guest cluster: it adds only what fipop holds for it, and no other one uses."""
-        if commit.key[0] not in {"configmaps", "services"}:
+        if commit.key[0] not in {"configmaps", "services"} or guest.id in self.gone:
             return
         is_ours = bool(OPERATOR.get()) and commit.key[0] == "configmaps"
         used, before = used_by(guest), addresses_of(commit.before) if commit.before is not None else set()
@@ -316,10 +335,6 @@ class Oracle:
     def _used_in(self, guest_id: str) -> set[str]:
         guest = self.fleet.guests.get(guest_id)
         return used_by(guest) if guest is not None else set()
-
-    def _floating_ip(self, owner: Owner) -> list[Json]:
-        found = self.fleet.memory.objects.get((FLOATING_IPS, *owner))
-        return [found] if found is not None else []
 
     def _is_connected(self, guest_id: str) -> bool:
         return _connected(self.fleet.memory.objects.get((CLUSTERS, "", guest_id))) is True

@@ -27,8 +27,9 @@ from tests.harness.fleet import Fleet, Running
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
 from tests.harness.stored import is_held, of_kind, owner_of, slot_of, slots_named_by
 from tests.harness.virtual_time import run_virtually
-from tests.operator.month import LATE_SECONDS, GuestAtWork, Month
+from tests.operator.month import MISTYPED, GuestAtWork, Month
 from tests.operator.oracle import (
+    LATE_SECONDS,
     LIVES_ON_SECONDS,
     OPERATOR,
     SENT_AT,
@@ -192,10 +193,14 @@ class Life:
                 if found["metadata"]["namespace"] == each.id
                 for slot in slots_named_by(found)
             }
-            is_paused = any(
-                names.ANNOTATION_PAUSED in (found["metadata"].get("annotations") or {})
+            annotations = [
+                found["metadata"].get("annotations") or {}
                 for found in of_kind(objects, FLOATING_IPS)
                 if found["metadata"]["namespace"] == each.id
+            ]
+            is_left_alone = any(
+                names.ANNOTATION_PAUSED in some or some.get(names.ANNOTATION_CLUSTER) == MISTYPED
+                for some in annotations
             )
             config_map = each.objects.get(("configmaps", "kube-system", names.GUEST_CONFIG_MAP)) or {
                 "metadata": {}
@@ -208,8 +213,9 @@ class Life:
                 # One that has no address yet may get what the key names. Registered again under another id: the keys
                 # are none of fipop's now.
                 unwritten.add(each.id)
-            # An address that two guest clusters use (rule "what a key keeps"); GitOps can pause one again at the end.
-            if own & others or each.is_gone or is_paused:
+            # An address that two guest clusters use (rule "what a key keeps"); GitOps can pause one again at the end,
+            # or mistype its cluster.
+            if own & others or each.is_gone or is_left_alone:
                 unwritten.add(each.id)
         found = unsettled(objects, carried, unwritten=unwritten)
         # A count takes in what guest clusters use by hand (rule "what counts").
@@ -282,11 +288,10 @@ class Life:
 
     def _trouble(self) -> None:
         """Have one kind of trouble."""
-        alive = self._alive()
+        alive, guests = self._alive(), self._in_rancher()
         if not alive:
             return
         running = self.chance.choice(alive)
-        guests = self._in_rancher()
         guest = self.chance.choice(guests) if guests else None
         loop, draw = asyncio.get_running_loop(), self.chance.random()
         if draw < 0.1:

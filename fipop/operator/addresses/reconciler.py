@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fipop.api import names
 from fipop.api.codec import write_patch
-from fipop.api.objects import FloatingIP, read_object
+from fipop.api.objects import FloatingIP, digest_spec, read_object
 from fipop.errors import ConflictError
 from fipop.ipam.addresses import Family, format_address
 from fipop.jsons import Json
@@ -216,6 +216,10 @@ def build_spec_patch(floating_ip: FloatingIP, decision: Decision) -> Json | None
     first = request.families[0] if request.families else Family.IPV4
     in_order = sorted(addresses, key=lambda family: (family != first, family))
     patch: Json = {"spec": {"ipaddress": ",".join(format_address(addresses[each]) for each in in_order)}}
+    annotations = {}
     if floating_ip.range is None and is_made_by_us(floating_ip):
-        patch["metadata"] = {"annotations": {names.ANNOTATION_RANGE: decision.holds[0].range}}
-    return patch
+        annotations[names.ANNOTATION_RANGE] = decision.holds[0].range
+    if floating_ip.is_made_for_services:
+        spec = replace(floating_ip.spec, ipaddress=patch["spec"]["ipaddress"])
+        annotations[names.ANNOTATION_MADE] = digest_spec(spec)
+    return {**patch, "metadata": {"annotations": annotations}} if annotations else patch

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus
+from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus, ServicesStatus
 from fipop.guest.findings import LEAVING, Finding, GuestObservation
 from fipop.guest.helm.charts import Role
 from fipop.ipam.addresses import format_address
@@ -76,6 +76,8 @@ class StatusBuilder:
         odd = (*floating_ip.oddities, *(binding.cluster.oddities if binding.cluster is not None else ()))
         conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
         conditions.insert(0, _ready(conditions))
+        services, demand = self._describe_services(floating_ip)
+        conditions += demand
         first = next(iter(decision.holds), None)
         generation = floating_ip.metadata.generation
         return FloatingIPStatus(
@@ -83,6 +85,7 @@ class StatusBuilder:
             range=first.range if first else None,
             address_space=first.space if first else None,
             guest=guest,
+            services=services,
             conditions=merge_conditions(
                 floating_ip.status.conditions,
                 [replace(condition, observed_generation=generation) for condition in conditions],
@@ -90,6 +93,22 @@ class StatusBuilder:
             ),
             observed_generation=generation,
         )
+
+    def _describe_services(
+        self, floating_ip: FloatingIP
+    ) -> tuple[ServicesStatus | None, Sequence[Condition]]:
+        """Return which Services use it, and whether those of its guest cluster have what they wait for."""
+        record = self.guests.state(floating_ip.namespace).demand
+        if not record.is_followed:
+            return None, ()
+        if record.report is None:  # what a former leader found
+            of_demand = (
+                each for each in floating_ip.status.conditions if each.type == ConditionType.DEMAND_MET
+            )
+            return floating_ip.status.services, tuple(of_demand)
+        is_oldest = record.report.oldest == floating_ip.name
+        conditions = [_condition(ConditionType.DEMAND_MET, record.report.finding)] if is_oldest else []
+        return record.report.services.get(floating_ip.name), conditions
 
     def _describe_rivals(self, floating_ip: FloatingIP, decision: Decision) -> str:
         """Return which other guest clusters use an address that the floating IP holds, as sentences."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
@@ -71,7 +71,7 @@ class Duty:
 def find_duty(cache: ClusterCache, state: GuestState, settings: Settings) -> Duty | None:
     """Return what a guest cluster should have; None if it is only read: paused, unknown, or nothing is due there."""
     guest = state.guest
-    if guest is None or _is_paused(cache, guest):
+    if guest is None or is_paused(cache, guest):
         return None
     every = cache.floating_ips_of(guest.id)
     serves = [(each, bind_guest(cache, each).blocker is None) for each in every if each.status.addresses]
@@ -118,20 +118,24 @@ def has_members(guests: GuestDirectory, settings: Settings) -> bool:
     return any(_is_opted_in(state.guest, settings) for _, state in guests.states())
 
 
-def find_members(guests: GuestDirectory, settings: Settings, target: Target) -> dict[str, Member]:
+def find_members(
+    guests: GuestDirectory, settings: Settings, target: Target, stable: Target | None
+) -> dict[str, Member]:
     """Return the guest clusters that are opted in, by id, as the last visits found them."""
     found = {}
     for guest_id, state in guests.states():
         guest, record = state.guest, state.visits
         if guest is None or not _is_opted_in(guest, settings):
             continue
+        own = target.for_guest(guest.cluster)
         member = Member(
             visited_at=record.visited_at,
             is_open=guest.provisioned and _is_served(guests.cache, guest),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
-            began_at=record.began_at if record.began_target == target.name else None,
+            began_at=record.began_at if record.began_target == own.name else None,
         )
-        found[guest_id] = member.see(record.releases, target)
+        own_stable = stable.for_guest(guest.cluster) if stable is not None else None
+        found[guest_id] = member.see(record.releases, own, own_stable)
     return found
 
 
@@ -141,9 +145,7 @@ def choose_wish(duty: Duty, observed: Observed, rollout: RolloutController) -> W
         return Wish(remove=True, may_change=is_back(observed.daemon_sets))
     if not duty.keeps:
         return Wish()
-    wish = rollout.wish(duty.guest.id, observed.releases)
-    known = (wish.target, rollout.rollout.target if rollout.rollout is not None else None)
-    return replace(wish, compare=tuple(each for each in known if each is not None))
+    return rollout.wish(duty.guest, observed.releases)
 
 
 def choose_namespace(duty: Duty, observed: Observed | None, written: str | None) -> str | None:
@@ -184,8 +186,8 @@ def _is_opted_in(guest: Guest | None, settings: Settings) -> bool:
     return guest is not None and settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
 
 
-def _is_paused(cache: ClusterCache, guest: Guest) -> bool:
-    """Whether an administrator paused it. Keys of several floating IPs are merged: all of them stay as they are."""
+def is_paused(cache: ClusterCache, guest: Guest) -> bool:
+    """Return whether an administrator paused it. Keys of several floating IPs are merged: all stay as they are."""
     floating_ips = cache.floating_ips_of(guest.id)
     return guest.cluster.paused or any(each.paused and each.status.addresses for each in floating_ips)
 
@@ -196,7 +198,7 @@ def _is_served(cache: ClusterCache, guest: Guest) -> bool:
         for each in cache.floating_ips_of(guest.id)
         if each.status.addresses and bind_guest(cache, each).blocker is None
     ]
-    return bool(served) and not _is_paused(cache, guest)
+    return bool(served) and not is_paused(cache, guest)
 
 
 def _has_old_keys(cache: ClusterCache, state: GuestState, guest_id: str) -> bool:

@@ -17,7 +17,14 @@ from fipop.backoff import Backoff
 from fipop.boundary import loop_time
 from fipop.errors import ApiError, ConflictError, FipopError, GuestError
 from fipop.guest.clients import GuestClients
-from fipop.guest.config_map import ConfigMapResult, ConfigMapWriter, Outcome, build_keys, find_namespace
+from fipop.guest.config_map import (
+    ConfigMapResult,
+    ConfigMapWriter,
+    Outcome,
+    build_keys,
+    find_foreign_pools,
+    find_namespace,
+)
 from fipop.guest.errors import VisitTimeoutError, explain_refusal
 from fipop.guest.findings import (
     Finding,
@@ -167,8 +174,9 @@ class VisitController:
                 unseen, state.visits.releases = error, ()  # the addresses are written all the same
             written = await self._sync_config_map(duty, client, config_maps, in_use, observed)
             if written.outcome is Outcome.WRITTEN:
-                found = find_in_use(await read_config_maps(client), services)
-                self._take(state, guest.id, Source.OBJECTS, began, found)
+                config_maps = await read_config_maps(client)
+                self._take(state, guest.id, Source.OBJECTS, began, find_in_use(config_maps, services))
+            state.visits.foreign_pools = find_foreign_pools(config_maps)
             if observed is not None:
                 with troubles.noted():
                     await self._park(duty, client, observed)

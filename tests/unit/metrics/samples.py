@@ -10,6 +10,7 @@ from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import RangeUsage, Usage
 from fipop.metrics import counters
 from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.operator.demand.plan import MET
 from fipop.operator.metrics import ROWS, FleetSnapshot, GuestSample, RangeSample, RolloutSample
 from tests.harness.guests import build_guest
 
@@ -37,6 +38,7 @@ GUEST = GuestSample(
     guest=build_guest("c-m-4xk8q2vz", harvester_cluster_name="harv1"),
     reachable=True,
     last_visit=1.5e9,
+    demand=MET,
 )
 
 

@@ -127,6 +127,7 @@ def test_the_option_table_in_the_documentation_has_every_option_with_its_default
         ("kubevipCloudProviderChartRef", "", "kubevip_cloud_provider_chart_ref", ""),
         ("helmConcurrency", "64", "helm_concurrency", 64),
         ("guestRequestsPerSecond", "10000", "guest_requests_per_second", 10_000),
+        ("serviceVisitSeconds", "60", "service_visit_seconds", 60),
         ("kubevipRolloutType", "all", "kubevip_rollout_type", RolloutType.ALL),
         ("kubevipRolloutCanaries", "5%", "kubevip_rollout_canaries", Amount(5, is_percent=True)),
         ("kubevipRolloutMaxConcurrency", "100%", "kubevip_rollout_max_concurrency", Amount(100, is_percent=True)),
@@ -173,6 +174,7 @@ def test_a_good_value_is_taken(option: str, text: str, field: str, value: object
         ("kubevipNamespace", "n" * 64),
         ("guestRequestsPerSecond", "0"),
         ("guestRequestsPerSecond", "10001"),
+        ("serviceVisitSeconds", "0"),
         ("kubevipReleaseName", "r" * 54),
         ("kubevipReleaseName", "--kube-insecure-skip-tls-verify"),
         ("kubevipChartRepoUrl", "ftp://example.org/charts"),
@@ -234,6 +236,7 @@ GOOD_AND_BAD = {
     "kubevipChartRef": ("oci://127.0.0.1:1/charts/kube-vip", "127.0.0.1:1/charts/kube-vip"),
     "kubevipChartVersion": ("0.9.9", "newest"),
     "kubevipChartValues": ("env: {vip_interface: eth7}", "- a list"),
+    "kubevipChartValuesOverrides": ("- {name: a, clusters: [b]}", "- {name: a}"),
     "kubevipCloudProviderReleaseName": ("provider", "-provider"),
     "kubevipCloudProviderChartRef": (
         "oci://127.0.0.1:1/charts/provider",
@@ -241,6 +244,7 @@ GOOD_AND_BAD = {
     ),
     "kubevipCloudProviderChartVersion": ("0.2.9", "0.2"),
     "kubevipCloudProviderChartValues": ("replicasCount: 2", "image: ["),
+    "kubevipCloudProviderChartValuesOverrides": ("- {name: a, clusterSelector: {}}", "a: b"),
 }
 
 

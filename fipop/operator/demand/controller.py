@@ -1,0 +1,251 @@
+"""Follows the Services of guest clusters whose range has `perGuest`: one list, then what the plan says.
+
+Nothing is written to a guest cluster here. A floating IP that is made or gone has its guest cluster visited, as any
+other does. One that a Service took just before it was deleted comes back: the report keeps its address in quarantine,
+and the next list has a floating IP made that names it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from fipop.api import names
+from fipop.api.codec import write
+from fipop.api.objects import (
+    FloatingIP,
+    FloatingIPRange,
+    FloatingIPSpec,
+    PerGuest,
+    ServicesStatus,
+    digest_spec,
+)
+from fipop.boundary import loop_time
+from fipop.errors import ConflictError, FipopError
+from fipop.guest.clients import GuestClients
+from fipop.guest.findings import Finding
+from fipop.guest.observe import read_service_uses
+from fipop.guest.service_uses import ServiceUse, read_classes
+from fipop.ipam.addresses import FamilyPolicy, format_address
+from fipop.jsons import Json
+from fipop.kube.client import KubeClient
+from fipop.kube.guests import read_kubeconfig as parse_kubeconfig
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
+from fipop.operator.addresses.decision import bind_guest
+from fipop.operator.configuration import Configuration
+from fipop.operator.demand.plan import Seen, Want, judge_demand, plan_floating_ips
+from fipop.operator.guests.duties import is_paused
+from fipop.operator.guests.kubeconfigs import read_kubeconfig
+from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip
+from fipop.rancher.matching import Guest
+from fipop.runtime.workqueue import Priority, RetryAfter
+from fipop.state.cache import BY_RANGE
+from fipop.state.claims import address_of, read_addresses
+from fipop.state.demand import DemandRecord, DemandReport
+from fipop.state.gate import Gate
+from fipop.state.guests import GuestDirectory, GuestState
+from fipop.state.ledger import BY_OWNER_NAMESPACE, is_respecified
+
+logger = logging.getLogger(__name__)
+
+REPORT_SECONDS = 60.0
+"""The time between two changes of what floating IPs say of Services."""
+GATE_SECONDS = 5.0
+MOST_NAMED = 8
+"""How many Services the status of a floating IP names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandController:
+    """Makes floating IPs for Services, and lets them go."""
+
+    client: KubeClient
+    guests: GuestDirectory
+    clients: GuestClients
+    configuration: Configuration
+    queues: WorkQueues
+    gate: Gate
+    random: Random
+
+    def watches(self, event: Event) -> Iterator[Request]:
+        """Yield the guest clusters whose Services are listed from now on."""
+        change, guest_ids = event.change, set(event.guest_ids)
+        if event.resource == FLOATING_IPS:
+            guest_ids.add(change.latest.namespace)
+        elif event.resource == FLOATING_IP_RANGES and is_respecified(change.old, change.new):
+            found = self.guests.cache.floating_ips.by_index(BY_RANGE, change.latest.name)
+            guest_ids |= {each.namespace for each in found}
+        yield from self.request_new(guest_ids)
+
+    def request_new(self, guest_ids: Iterable[str]) -> Iterator[Request]:
+        """Yield those of some guest clusters whose Services are to be listed, and are not yet."""
+        for guest_id in sorted(guest_ids):
+            record = self.guests.state(guest_id).demand
+            if not record.is_followed and self._find_range(guest_id) is not None:
+                record.is_followed = True
+                yield Request(Key(Kind.SERVICES, "", guest_id), Priority.BACKGROUND)
+
+    async def reconcile(self, guest_id: str) -> RetryAfter | None:
+        """List the Services of a guest cluster, and act; return when to do so again."""
+        state, found = self.guests.state(guest_id), self._find_range(guest_id)
+        if found is None:
+            state.demand = DemandRecord()
+            self.queues.add(*map(request_floating_ip, self.guests.cache.floating_ips_of(guest_id)))
+            return None
+        if not self.gate.is_open:
+            return RetryAfter(GATE_SECONDS)
+        if state.guest is not None and self._may_act(state.guest):
+            try:
+                await self._follow(state, state.guest, found)
+            except FipopError as error:
+                fields = {"guest": guest_id, "error": str(error)}
+                logger.info("Could not follow the Services of guest cluster", extra=fields)
+        seconds = self.configuration.settings.service_visit_seconds
+        return RetryAfter(seconds * self.random.uniform(0.9, 1.0))
+
+    def _find_range(self, guest_id: str) -> FloatingIPRange | None:
+        """Return the range that says how many floating IPs a guest cluster has; None if fipop makes none for it."""
+        guest, cache = self.guests.known(guest_id), self.guests.cache
+        is_off = guest is not None and not guest.cluster.wants_floating_ip
+        if (
+            is_off
+            or not self.configuration.settings.may_create_floating_ips
+            or not self.guests.exists(guest_id)
+        ):
+            return None
+        oldest = next(iter(_by_age(cache.floating_ips_of(guest_id))), None)
+        found = cache.ranges.get("", _range_of(oldest)) if oldest is not None else None
+        return found if found is not None and found.spec.per_guest is not None else None
+
+    def _may_act(self, guest: Guest) -> bool:
+        cache = self.guests.cache
+        is_bound = all(bind_guest(cache, each).blocker is None for each in cache.floating_ips_of(guest.id))
+        return is_bound and not (
+            guest.deleting or self.guests.is_leaving(guest.id) or is_paused(cache, guest)
+        )
+
+    async def _follow(self, state: GuestState, guest: Guest, found: FloatingIPRange) -> None:
+        """List the Services, and make or let go floating IPs. Raises: ApiError, GuestError."""
+        access = parse_kubeconfig(await read_kubeconfig(self.client, guest), guest.id)
+        async with self.clients.session(access, is_urgent=False) as client:
+            services = await read_service_uses(client, self._find_classes(state, guest))
+        seen = self._see(state, guest, found, services)
+        plan, record = plan_floating_ips(seen), state.demand
+        record.idle_since = {
+            each.uid: record.idle_since.get(each.uid, loop_time())
+            for each in seen.floating_ips
+            if each.name not in plan.busy
+        }
+        self._report(record, seen, judge_demand(seen, plan, found.name))
+        for want in plan.makes:
+            await self._make(guest, found, seen, want)
+        if plan.lets_go is not None:
+            await self._let_go(plan.lets_go)
+
+    def _find_classes(self, state: GuestState, guest: Guest) -> frozenset[str]:
+        """Return the classes that fipop's provider serves: "" is that of Services without one.
+
+        Those are Harvester's if its Service controller runs; on Harvester only a visit that reads Deployments knows.
+        """
+        classes = read_classes(self.configuration.settings.kubevip_cloud_provider_chart_values.values)
+        around = state.visits.around
+        is_taken = guest.on_harvester if around is None else any(each.takes_services for each in around)
+        return classes - {""} if is_taken else classes
+
+    def _see(
+        self, state: GuestState, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
+    ) -> Seen:
+        cache = self.guests.cache
+        every, read = cache.floating_ips_of(guest.id), cache.ledger.ranges.get(found.name)
+        here = [each for each in _by_age(every) if _range_of(each) == found.name]
+        reservations = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
+        former = (each for each in reservations if not each.is_held and each.spec.range == found.name)
+        shares = len(cache.ledger.shares(guest.id, found.name)) + sum(
+            not each.status.addresses for each in here
+        )
+        limit = found.spec.max_per_guest
+        return Seen(
+            cluster=guest.cluster_name,
+            per_guest=found.spec.per_guest or PerGuest(),
+            families=frozenset(read.pool.families if read is not None else ()),
+            floating_ips=here,
+            taken=frozenset(each.name for each in every),
+            services=services,
+            foreign_pools=state.visits.foreign_pools,
+            former={address_of(each): each.spec.owner.name for each in former},
+            room=limit - shares if limit is not None else None,
+            idle_seconds={uid: loop_time() - since for uid, since in state.demand.idle_since.items()},
+        )
+
+    def _report(self, record: DemandRecord, seen: Seen, finding: Finding) -> None:
+        """Have the floating IPs say which Services use them, and whether the demand is met; not every moment."""
+        used: dict[str, ServicesStatus] = {}
+        for each in seen.floating_ips:
+            has = read_addresses(each.status.addresses)
+            users = sorted(str(one) for one in seen.services if not has.isdisjoint(one.addresses))
+            if users:
+                used[each.name] = ServicesStatus(names=tuple(users[:MOST_NAMED]), count=len(users))
+        report = DemandReport(services=used, oldest=seen.floating_ips[0].name, finding=finding)
+        is_due = record.report is None or loop_time() - record.reported_at >= REPORT_SECONDS
+        if report != record.report and is_due:
+            record.report, record.reported_at = report, loop_time()
+            self.queues.add(*map(request_floating_ip, seen.floating_ips))
+
+    async def _make(self, guest: Guest, found: FloatingIPRange, seen: Seen, want: Want) -> None:
+        body = build_floating_ip(guest, found.name, want, overwrites=seen.floating_ips[0].update_config_map)
+        try:
+            made = await self.client.create(FLOATING_IPS, body)
+        except ConflictError:
+            return  # it is there already
+        self.guests.cache.observe(FLOATING_IPS, made)
+        fields = {"guest": guest.id, "floating_ip": want.name, "service": str(want.service or "")}
+        logger.info("Created FloatingIP for Services", extra=fields)
+
+    async def _let_go(self, floating_ip: FloatingIP) -> None:
+        try:
+            await self.client.delete(
+                FLOATING_IPS,
+                floating_ip.name,
+                namespace=floating_ip.namespace,
+                uid=floating_ip.uid,
+                resource_version=floating_ip.resource_version,
+            )
+        except ConflictError:
+            return  # it changed: the next list decides
+        self.guests.cache.forget(FLOATING_IPS, floating_ip)
+        fields = {"guest": floating_ip.namespace, "floating_ip": floating_ip.name}
+        logger.info("Deleted FloatingIP that no Service used", extra=fields)
+
+
+def build_floating_ip(guest: Guest, range_name: str, want: Want, *, overwrites: bool) -> Json:
+    """Build a floating IP for Services; it `overwrites` foreign values as the oldest one does."""
+    both, is_flexible = len(want.families) > 1, want.service is not None and want.service.is_flexible
+    policy = FamilyPolicy.PREFER_DUAL_STACK if is_flexible else FamilyPolicy.REQUIRE_DUAL_STACK
+    spec = FloatingIPSpec(
+        ipaddress=",".join(map(format_address, want.addresses)),
+        ip_family_policy=policy if both else None,
+        ip_families=want.families,
+        service_namespace=want.namespace,
+    )
+    annotations = {
+        names.ANNOTATION_CLUSTER: guest.cluster_name,
+        names.ANNOTATION_RANGE: range_name,
+        names.ANNOTATION_MADE: digest_spec(spec),
+        **({names.ANNOTATION_UPDATE_CONFIG_MAP: "true"} if overwrites else {}),
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": FLOATING_IPS.kind,
+        "metadata": {"name": want.name, "namespace": guest.id, "annotations": annotations},
+        "spec": write(spec),
+    }
+
+
+def _by_age(floating_ips: Iterable[FloatingIP]) -> list[FloatingIP]:
+    return sorted(floating_ips, key=lambda each: (each.created, each.key))
+
+
+def _range_of(floating_ip: FloatingIP) -> str:
+    return floating_ip.status.range or floating_ip.range or ""

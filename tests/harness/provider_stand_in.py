@@ -1,0 +1,69 @@
+"""Our cloud provider in a guest cluster, as far as the operator can tell it from the real one: a SIMULATION."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from fipop.api.names import GROUP
+from tests.harness.fleet import Guest
+
+Json = dict[str, Any]
+
+CONDITION = f"{GROUP}/AddressAssigned"
+ADDRESSES = "kube-vip.io/loadbalancerIPs"
+
+
+class ProviderStandIn:
+    """Assigns the addresses of key `cidr-<namespace>`, else `cidr-global`, to Services, and says which of them wait."""
+
+    def __init__(self, guest: Guest) -> None:
+        self.guest = guest
+
+    async def run(self, seconds: float = 0.5) -> None:
+        """Serve for ever."""
+        version = -1
+        while True:
+            if version != self.guest.version:
+                self.serve()
+                version = self.guest.version
+            await asyncio.sleep(seconds)
+
+    def serve(self) -> None:
+        """Serve each Service that has no address."""
+        services = self.guest.of_kind("services")
+        used = {each for one in services.values() for each in _addresses_of(one)}
+        for key, service in sorted(services.items()):
+            spec, metadata = service.get("spec") or {}, service["metadata"]
+            if spec.get("type") != "LoadBalancer" or list(_addresses_of(service)):
+                continue
+            found = self._choose(key[1], spec, used)
+            used |= set(found)
+            told = {"type": CONDITION, "status": "False", "reason": "PoolFull"}
+            conditions = (service.get("status") or {}).get("conditions") or []
+            if found:
+                annotations = {**(metadata.get("annotations") or {}), ADDRESSES: ",".join(found)}
+                status = {"loadBalancer": {"ingress": [{"ip": each} for each in found]}}
+                changed = {"metadata": {**metadata, "annotations": annotations}, "status": status}
+                self.guest.put(key, {**service, **changed})
+            elif not conditions:
+                told["lastTransitionTime"] = self.guest.timestamp()
+                self.guest.put(key, {**service, "status": {"conditions": [told]}})
+
+    def _choose(self, namespace: str, spec: Json, used: set[str]) -> list[str]:
+        data = self.guest.config_map
+        text = data.get(f"cidr-{namespace}") or data.get("cidr-global") or ""
+        free = [each for part in text.split(",") if (each := part.partition("/")[0]) and each not in used]
+        families = list(spec.get("ipFamilies") or ["IPv4"])
+        policy = spec.get("ipFamilyPolicy") or "SingleStack"
+        wanted = families if policy.endswith("DualStack") else families[:1]
+        found = [next((one for one in free if (":" in one) == (each == "IPv6")), "") for each in wanted]
+        if policy == "PreferDualStack":
+            return [each for each in found if each]
+        return found if all(found) else []
+
+
+def _addresses_of(service: Json) -> Iterator[str]:
+    balancer = (service.get("status") or {}).get("loadBalancer") or {}
+    yield from (each["ip"] for each in balancer.get("ingress") or ())
+    text = (service["metadata"].get("annotations") or {}).get(ADDRESSES) or ""
+    yield from filter(None, text.split(","))
