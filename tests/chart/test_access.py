@@ -59,7 +59,7 @@ def table(text: str) -> set[Grant]:
 BASE = table("""
     -                  kubefip.k8s.binbash.org      floatingipranges         get,list,watch
     -                  kubefip.k8s.binbash.org      floatingipranges/status  patch
-    -                  kubefip.k8s.binbash.org      floatingips              get,list,watch,create,patch
+    -                  kubefip.k8s.binbash.org      floatingips              get,list,watch,create,patch,delete
     -                  kubefip.k8s.binbash.org      floatingips/status       patch
     -                  kubefip.k8s.binbash.org      floatingipreservations   get,list,watch,create,update,delete
     -                  provisioning.cattle.io       clusters                 list,watch

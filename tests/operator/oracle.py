@@ -29,6 +29,8 @@ IN_FLIGHT_SECONDS = 20.0
 GATE_SECONDS = 60.0
 ONE_VISIT_SECONDS = 15.0
 """Answers of one visit are not further apart."""
+TAKEN_SECONDS = 75.0
+"""So long before a floating IP is let go its Services may have been listed: one session, and a slow API server."""
 TERM_ENDS_AFTER = timedelta(seconds=LEASE_RENEW_DEADLINE_SECONDS)
 LIVES_ON_SECONDS = 24 * 3600.0
 """An imported or custom guest cluster that left Rancher runs on, and nothing can read it (rule "no guest cluster to
@@ -98,6 +100,8 @@ class Oracle:
     """When imported and custom guest clusters left Rancher."""
     gone: set[str] = field(default_factory=set)
     """The guest clusters that have left Rancher for good."""
+    used_since: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Since when Services of a guest cluster use addresses."""
     by_hand: set[str] = field(default_factory=set)
     """Guest clusters in which people wrote fipop's key: it is theirs from then on (rule "whose keys")."""
 
@@ -158,6 +162,8 @@ class Oracle:
                 self.connected_at[name] = _now()
         if plural == RANGES:
             self._note_shown(name, commit.obj)
+        if plural == FLOATING_IPS and OPERATOR.get() and commit.obj is None:
+            self._let_go(commit.key[1], commit.before or {})
         if plural != RESERVATIONS:
             return
         if not OPERATOR.get() and commit.obj is None:
@@ -167,6 +173,16 @@ class Oracle:
             self._assigned(commit, commit.obj)
         if OPERATOR.get() and commit.before is not None and not is_held(commit.before):
             self._left_quarantine(commit, commit.before)
+
+    def _let_go(self, guest_id: str, before: Json) -> None:
+        """What is deleted fipop made, and no Service uses it, or one only now (rule "letting go")."""
+        name, annotations = before["metadata"]["name"], before["metadata"].get("annotations") or {}
+        if names.ANNOTATION_MADE not in annotations:
+            self._say(f"{guest_id}/{name} is deleted, which people made")
+        used = self.used_since.get(guest_id, {})
+        for _, text in slots_named_by(before):
+            if used.get(text, _now()) < SENT_AT.get() - TAKEN_SECONDS:
+                self._say(f"{guest_id}/{name} is deleted while a Service uses {text} since {used[text]:.0f}")
 
     def _note_shown(self, name: str, obj: Json | None) -> None:
         entries = ((obj or {}).get("status") or {}).get("reported") or ()
@@ -230,6 +246,8 @@ class Oracle:
         if commit.key[0] not in {"configmaps", "services"}:
             return
         is_ours = bool(OPERATOR.get()) and commit.key[0] == "configmaps"
+        since = self.used_since.get(guest.id, {})
+        self.used_since[guest.id] = {text: since.get(text, _now()) for text in services_of(guest)}
         used, before = used_by(guest), addresses_of(commit.before) if commit.before is not None else set()
         added = written_to(guest) - before if is_ours else set()
         self.fleet.judge.take_carried(
