@@ -59,6 +59,7 @@ from fipop.cloudprovider.service import (
     refer_to,
 )
 from fipop.cloudprovider.services import Machines, ServiceCache
+from fipop.cloudprovider.sticky import StickyAddresses
 from fipop.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
@@ -128,6 +129,7 @@ class ServiceController:
             random=random,
         )
         self._keys = PoolKeys({})
+        self._sticky = StickyAddresses(namespace=mode.namespace)
         self._said: Mapping[str, str] = {}
         """What was said last about a key."""
         self._is_working = False
@@ -163,6 +165,8 @@ class ServiceController:
         try:
             await _repeat(partial(self._services.load, client))
             await _repeat(partial(self._read_machines, machines))
+            if self._keys.sticky_seconds:
+                await _repeat(partial(self._sticky.load, client))
             # Those of now: they can have changed since the lists were asked for.
             self._is_working = True
             self._take_keys()
@@ -171,6 +175,7 @@ class ServiceController:
                 group.create_task(self._fence.lower(client, concurrency=self._writes_at_once))
                 group.create_task(self._queue.run(self.reconcile, concurrency=self._writes_at_once))
                 group.create_task(self._follow_machines(machines))
+                group.create_task(self._sticky.follow(client))
         finally:
             self._is_working = False
             self._services.listeners.remove(self._service_changed)
@@ -219,6 +224,8 @@ class ServiceController:
             self._pending.pop(old.uid, None)
             self._memory.pop(old.uid, None)
             self._look_again(self._usage.enter(self._build_user(old), ()))
+            if old.is_assigned and self._keys.sticky_seconds:
+                self._sticky.remember(old, self._client.server_now())
         if new is not None:
             self._enter(new)
         self._add([change.latest])
@@ -330,6 +337,9 @@ class ServiceController:
         is_fresh = service.is_as_noted and not service.is_marked
         kept = () if is_fresh else service.annotated
         former = () if is_fresh else (*service.noted, *service.announced)
+        if not service.annotation and self._keys.sticky_seconds:
+            now = self._client.server_now()
+            former += self._sticky.find(service, now, self._keys.sticky_seconds)
         return Request(
             user=self._build_user(service),
             policy=service.policy,
