@@ -68,7 +68,7 @@ async def main(count: int, guests: int) -> None:
             ("who", "10.0.0.5"),
             ("status", "-o", "json"),
             ("status", "-o", "wide"),
-            ("check", "--no-guests", "--no-charts"),
+            ("check",),
         ):
             runs = [
                 await asyncio.to_thread(run_command, plane, fleet.folder, *arguments) for _ in range(RUNS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_WRONG,
     Reading,
+    end,
     fail,
     reading_options,
     run_reading,
@@ -19,16 +19,14 @@ from fipop.cli.reading import (
 from fipop.kube.client import KubeClient
 from fipop.operator.crds import find_our_age
 from fipop.operator.dry_run import DryRun
-from fipop.report.adoption import AdoptionReport, AdoptionResult, report_adoption
+from fipop.report.adoption import AdoptionReport, report_adoption
 from fipop.report.guests import GuestReport, read_guests
 from fipop.report.reading import SnapshotReader, read_snapshot
-from fipop.report.rendering import Output, dump
-from fipop.report.snapshot import ClusterSnapshot
+from fipop.report.rendering import to_json
+from fipop.report.snapshot import Snapshot
 from fipop.texts import clean
 
 _HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
-
-_WELL = (AdoptionResult.ADOPTED, AdoptionResult.NEW, AdoptionResult.CREATED)
 
 
 @click.command(
@@ -67,20 +65,18 @@ def adopt(
     found = run_reading(lambda: _find(reading, guests))
     if write_report is not None:
         try:
-            write_report.write_text(dump(found, Output.JSON), encoding="utf-8")
+            write_report.write_text(to_json(found), encoding="utf-8")
         except OSError as error:
             fail(f"could not write {write_report}: {error.strerror}", EXIT_WRONG)
-    reading.tell(found, _HEADER, list(_rows(found)))
-    if reading.is_for_people:
+    if reading.show(found, _HEADER, _rows(found)):
         for line in _lines(found):
             click.echo(clean(line))
-    if found.needs_attention:
-        sys.exit(EXIT_WRONG)
+    end(is_wrong=found.needs_attention, unread=())
 
 
 async def _find(reading: Reading, ask_guests: bool) -> AdoptionReport:
     async with reading.connect() as client:
-        _show_progress("reading")
+        _show_progress("Reading the management cluster")
         before = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=False)
         asked = await _ask(client, before) if ask_guests else []
         carried = {each.guest: sorted(each.in_use()) for each in asked}
@@ -97,7 +93,7 @@ def _show_progress(step: str) -> None:
     click.echo(f"{step} …", err=True)
 
 
-async def _ask(client: KubeClient, snapshot: ClusterSnapshot) -> list[GuestReport]:
+async def _ask(client: KubeClient, snapshot: Snapshot) -> list[GuestReport]:
     _show_progress("Reading the guest clusters")
     guests = sorted({each.cluster_name for each in snapshot.cache.clusters.all() if each.cluster_name})
     return await read_guests(client, snapshot, guests)
@@ -105,10 +101,9 @@ async def _ask(client: KubeClient, snapshot: ClusterSnapshot) -> list[GuestRepor
 
 def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
     for each in found.floating_ips:
-        why = each.refusal if each.fate in _WELL else each.message
         yield (
             *(f"{each.namespace}/{each.name}", each.cluster, each.fate.value, ",".join(each.before)),
-            *(",".join(each.after), each.range, why),
+            *(",".join(each.after), each.range, each.problem),
         )
 
 

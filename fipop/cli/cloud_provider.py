@@ -137,7 +137,7 @@ async def _run(options: ProviderOptions, flags: Mapping[str, Any]) -> None:
         return
     provider = build_provider(options, api=api, clock=clock, random=random)
     spare_collections()
-    await run_until_asked(provider.run(), name="cloud provider")
+    await run_until_asked(provider.run())
 
 
 def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, str]) -> ProviderOptions:

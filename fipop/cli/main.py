@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
 import importlib.metadata
@@ -18,12 +19,11 @@ _COMMANDS = {
     "cloud-provider": ("fipop.cli.cloud_provider", "cloud_provider"),
     "status": ("fipop.cli.status", "status"),
     "who": ("fipop.cli.who", "who"),
-    "history": ("fipop.cli.who", "history"),
     "free": ("fipop.cli.who", "free"),
     "check": ("fipop.cli.check", "check"),
     "adopt": ("fipop.cli.adopt", "adopt"),
     "web": ("fipop.cli.web", "web"),
-    "completion": ("fipop.cli.completion", "completion"),
+    "rollout": ("fipop.cli.rollout", "rollout"),
 }
 
 
@@ -34,10 +34,14 @@ class LazyGroup(click.Group):
         """Return the names of all commands."""
         return sorted(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of a name."""
         if cmd_name not in _COMMANDS:
-            return None
+            if ctx.resilient_parsing:
+                return None
+            alike = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
+            hint = f'Did you mean "{alike[0]}"?' if alike else "Run fipop --help to see all."
+            ctx.fail(f'No such command "{cmd_name}". {hint}')
         module, name = _COMMANDS[cmd_name]
         command: Any = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)

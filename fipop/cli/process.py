@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 from fipop.deadlines import STOP_SECONDS
-from fipop.runtime.leader_election import LeaderWorkStuckError
 
 logger = logging.getLogger(__name__)
 
@@ -26,21 +25,18 @@ _SMALL_HEAP = ((_M_TRIM_THRESHOLD, 64 * 1024), (_M_MMAP_THRESHOLD, 64 * 1024), (
 """As malloc.h of glibc numbers them."""
 
 
-async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None:
-    """Run a role until SIGTERM or SIGINT; `name` is how the log calls it."""
+async def run_until_asked(role: Coroutine[Any, Any, None], stopping: asyncio.Event | None = None) -> None:
+    """Run a role until SIGTERM or SIGINT, which set `stopping`."""
     loop = asyncio.get_running_loop()
     # Names are resolved here. A lookup that hangs cannot be cancelled: a few are not to keep the rest from theirs.
     loop.set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="fipop"))
     running = asyncio.create_task(role)
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = stopping or asyncio.Event()
+    take_signals(stopping)
     stop = asyncio.create_task(stopping.wait())
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         stop.cancel()
-        if isinstance(error := running.exception(), LeaderWorkStuckError):
-            _end_at_once(error, name)
         start_watchdog()
         running.result()
         return
@@ -51,10 +47,14 @@ async def run_until_asked(role: Coroutine[Any, Any, None], *, name: str) -> None
         await running
     except asyncio.CancelledError:
         logger.info("Stopped")
-    except LeaderWorkStuckError as error:
-        _end_at_once(error, name)
     # All is put away. Python would wait for threads without end now: a name may be looked up still.
     _exit(0)
+
+
+def take_signals(stopping: asyncio.Event) -> None:
+    """Have SIGTERM and SIGINT set an event of the running loop, whoever took them before."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
 
 
 def return_memory_early() -> None:
@@ -85,12 +85,6 @@ def start_watchdog() -> threading.Timer:
     watchdog.daemon = True
     watchdog.start()
     return watchdog
-
-
-def _end_at_once(error: LeaderWorkStuckError, name: str) -> NoReturn:
-    """End without waiting for its task: another replica can lead at any moment."""
-    logger.critical("Process ended at once", extra={"role": name, "error": str(error)})
-    _exit(1)
 
 
 def _exit(code: int) -> NoReturn:

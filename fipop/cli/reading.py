@@ -10,9 +10,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -30,9 +31,10 @@ from fipop.kube.config import (
     configure_in_cluster,
 )
 from fipop.kube.server import HttpServer
-from fipop.report.reading import read_snapshot
-from fipop.report.rendering import Output, dump, table, to_csv
-from fipop.report.snapshot import ClusterSnapshot, Unread
+from fipop.report.findings import Finding
+from fipop.report.reading import NotManagementClusterError, read_snapshot
+from fipop.report.rendering import table, to_json
+from fipop.report.snapshot import Snapshot, Unread
 from fipop.texts import clean, sentence
 
 POLL_SECONDS = 2.0
@@ -51,6 +53,14 @@ Exit codes: 0 all is well, 1 something is wrong or was not found, 2 a mistake in
 _COLORS = {"critical": "red", "failed": "red", "warning": "yellow", "info": "blue", "ok": "green"}
 
 
+class Output(StrEnum):
+    """The formats that `-o` knows."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """The cluster that a command reads, and the format of its output."""
@@ -64,8 +74,14 @@ class Reading:
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[KubeClient]:
         """Lend a client with the rights of the user. Raises StartError if no access is configured."""
-        async with KubeClient(HttpServer(await self._configure())) as client:
-            yield client
+        configuration = await self._configure()
+        async with KubeClient(HttpServer(configuration)) as client:
+            try:
+                yield client
+            except FipopError as error:
+                context = f'context "{self.context}"' if self.context else "the current context"
+                error.add_note(f"{context} at {configuration.host}")
+                raise
 
     async def _configure(self) -> Configuration:
         is_configured = self.kubeconfig or self.context or os.environ.get("KUBECONFIG")
@@ -73,19 +89,20 @@ class Reading:
             return configure_in_cluster()
         return await configure_from_kubeconfig(self.kubeconfig, context=self.context)
 
-    @property
-    def is_for_people(self) -> bool:
-        """Whether the output is a table."""
-        return self.output in {Output.TABLE, Output.SHORT, Output.WIDE}
+    def show(self, report: object, header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
+        """Print a report as JSON, or its rows as a table; return whether lines for people can follow."""
+        if self.output is Output.JSON:
+            click.echo(to_json(report), nl=False)
+            return False
+        click.echo(table(header, rows), nl=False)
+        return True
 
-    def tell(self, view: object, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print a view: whole as JSON or YAML, its rows as a table or CSV."""
-        if self.output in {Output.JSON, Output.YAML}:
-            click.echo(dump(view, self.output), nl=False)
-        elif self.output is Output.CSV:
-            click.echo(to_csv(header, rows), nl=False)
-        else:
-            click.echo(table(header, rows), nl=False)
+    def show_finding(self, found: Finding, sign: str) -> None:
+        """Print a finding and its remedy in two lines."""
+        reason = f"{found.reason}: " if found.advice else ""
+        click.echo(f"{sign} {clean(f'{found.subject}: {reason}{found.message}')}")
+        if found.advice:
+            click.echo(f"    -> {clean(found.advice)}")
 
     def paint(self, text: str, kind: str) -> str:
         """Return a word, in color if the terminal shows colors."""
@@ -93,7 +110,7 @@ class Reading:
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of all commands that look; the command gets them as `reading`."""
+    """Add the options of all commands that read; the command gets them as `reading`."""
 
     @functools.wraps(command)
     def read_options(
@@ -114,7 +131,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         )
         return command(reading=reading, **rest)
 
-    return access_options(_add(_TELLING, read_options))
+    return access_options(_add(_OUTPUT, read_options))
 
 
 def access_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,6 +155,13 @@ wait_option = click.option(
 )
 """For the commands that `wait_until` runs."""
 
+all_option = click.option(
+    "--all",
+    "all_each",
+    is_flag=True,
+    help="Show each finding. Without it, more than 5 of one kind are counted.",
+)
+
 _ACCESS = (
     click.option(
         "--kubeconfig",
@@ -153,7 +177,7 @@ _ACCESS = (
         help="Namespace in which the operator is installed.",
     ),
 )
-_TELLING = (
+_OUTPUT = (
     click.option(
         "-o",
         "--output",
@@ -192,7 +216,7 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
     """Run `work`; if the API server does not answer, exit with a sentence and EXIT_NO_ACCESS."""
     found: list[T] = []
 
-    async def look_once() -> None:
+    async def work_once() -> None:
         # Not the task's own result: at its end asyncio writes that out as a text, all of it (a handler's repr).
         found.append(await work())
 
@@ -202,26 +226,39 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
         # The command only reads, so it ends at once, even if a server hangs.
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
     try:
-        asyncio.run(look_once())
+        asyncio.run(work_once())
         return found[0]
+    except NotManagementClusterError as error:
+        where = next(iter(getattr(error, "__notes__", ())), "the cluster")
+        fail(f"{where} {error} Name another one with --context or --kubeconfig", EXIT_NO_ACCESS)
     except ApiError as error:
-        fail(f"{error}. Check --kubeconfig and --context, then run kubectl version", EXIT_NO_ACCESS)
+        where = next((f" ({each})" for each in getattr(error, "__notes__", ())), "")
+        advice = "Check --kubeconfig and --context, then run kubectl version"
+        fail(f"{error}{where}. {advice}", EXIT_NO_ACCESS)
     except (FipopError, OSError) as error:
         fail(str(error), EXIT_NO_ACCESS)
 
 
-async def look(reading: Reading, *, about_operator: bool = False) -> ClusterSnapshot:
-    """Read the management cluster once with the reader's rights."""
+async def read_once(reading: Reading, *, about_operator: bool = True) -> Snapshot:
+    """Read the management cluster once with the user's rights."""
     async with reading.connect() as client:
         return await read_snapshot(
             client, namespace=reading.operator_namespace, about_operator=about_operator
         )
 
 
-def tell_unread(unread: Sequence[Unread]) -> None:
+def show_unread(unread: Sequence[Unread]) -> None:
     """Print on standard error what could not be read."""
     for each in unread:
         click.echo(f"Not read: {each.what} ({clean(each.problem)})", err=True)
+
+
+def end(*, is_wrong: bool, unread: Sequence[Unread]) -> None:
+    """End with the exit code of what was found."""
+    if is_wrong:
+        sys.exit(EXIT_WRONG)
+    if unread:
+        sys.exit(EXIT_INCOMPLETE)
 
 
 def fail(message: str, code: int = EXIT_WRONG) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -10,66 +9,73 @@ import click
 
 from fipop.cli.reading import (
     EXIT_CODES,
-    EXIT_INCOMPLETE,
-    EXIT_WRONG,
+    Output,
     Reading,
-    look,
+    all_option,
+    end,
+    read_once,
     reading_options,
     run_reading,
-    tell_unread,
+    show_unread,
     wait_option,
     wait_until,
 )
 from fipop.operator.rollout.controller import describe_change
-from fipop.operator.rollout.plan import Rollout
+from fipop.report.findings import summarize
 from fipop.report.fleet import FloatingIPReport
-from fipop.report.ranges import RANGE_COLUMNS, RangeReport, range_row
-from fipop.report.rendering import Output, age, bar, table
+from fipop.report.ranges import RangeReport
+from fipop.report.rendering import age, table
+from fipop.report.snapshot import Installation
 from fipop.report.status import Counts, StatusReport, report_status
 from fipop.texts import clean
 
-_HEADER = ("RANGE", "SPACE", "FULL", "", "USED", "QUARANTINED", "FREE", "TOTAL", "FULL IN", "STATE")
-_WIDE_HEADER = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", "REASON", "AGE")
+_RANGES = ("RANGE", "SPACE", "FULL", "USED", "QUARANTINED", "FREE", "TOTAL", "STATE")
+_FLOATING_IPS = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", "REASON", "AGE")
 
 
 @click.command(short_help="Ranges, problems with their causes, health of the operator.", epilog=EXIT_CODES)
-@click.option("-n", "--namespace", help="Show only the problems of floating IPs in this namespace.")
+@click.option("-n", "--namespace", help="Show only the problems of the guest cluster with this id or name.")
 @click.option(
     "-A", "--all-namespaces", is_flag=True, help="Show the problems of all namespaces (the default)."
 )
 @wait_option
+@all_option
 @reading_options
-def status(*, reading: Reading, namespace: str | None, all_namespaces: bool, wait: float) -> None:
+def status(
+    *, reading: Reading, namespace: str | None, all_namespaces: bool, wait: float, all_each: bool
+) -> None:
     """Show the usage of the ranges, problems with their causes, and the health of the operator."""
     if namespace and all_namespaces:
         raise click.UsageError("Use -n or -A, not both.")
 
     async def read() -> StatusReport:
-        return report_status(await look(reading, about_operator=True), namespace)
+        return report_status(await read_once(reading), namespace)
 
     found = run_reading(lambda: wait_until(read, _name_awaited, wait))
-    if reading.output in {Output.JSON, Output.YAML}:
-        reading.tell(found, (), ())
-    elif reading.output is Output.CSV:
-        reading.tell(found, RANGE_COLUMNS, list(map(range_row, found.ranges)))
-    else:
-        lines = _problems(reading, found) if reading.output is Output.SHORT else _lines(reading, found)
-        for line in lines:
+    if reading.show(found, _RANGES, map(_range_row, found.ranges)):
+        for line in _lines(found):
             click.echo(line)
+        if found.healthy is not False:
+            text = (
+                "All is well."
+                if found.healthy
+                else "Nothing is known to be wrong. Not everything could be read."
+            )
+            click.echo(reading.paint(text, "ok" if found.healthy else "warning"))
+        for each in found.problems if all_each else summarize(found.problems):
+            reading.show_finding(each, reading.paint(f"{each.severity.value}:", each.severity.value))
         if reading.output is Output.WIDE:
-            shown = [
+            shown = (
                 each
                 for each in found.floating_ips
                 if found.only is None or each.floating_ip.namespace in found.only
-            ]
-            rows = [_wide_row(each, found.snapshot.now) for each in shown]
+            )
             click.echo()
-            click.echo(table(_WIDE_HEADER, rows), nl=False)
-    tell_unread(found.snapshot.unread)
-    if found.healthy is False:
-        sys.exit(EXIT_WRONG)
-    if found.snapshot.unread:
-        sys.exit(EXIT_INCOMPLETE)
+            click.echo(
+                table(_FLOATING_IPS, [_wide_row(each, found.snapshot.now) for each in shown]), nl=False
+            )
+    show_unread(found.snapshot.unread)
+    end(is_wrong=found.healthy is False, unread=found.snapshot.unread)
 
 
 def _name_awaited(found: StatusReport) -> str:
@@ -82,44 +88,30 @@ def _name_awaited(found: StatusReport) -> str:
     return f"{awaited[0]}, {len(awaited)} in all" if awaited else ""
 
 
-def _lines(reading: Reading, found: StatusReport) -> Iterator[str]:
-    yield table(_HEADER, [_row(each) for each in found.ranges]).rstrip("\n")
+def _lines(found: StatusReport) -> Iterator[str]:
+    installation = found.snapshot.installation
     yield ""
-    yield f"Floating IPs  {_counts(found.count_floating_ips(), 'ready', 'not ready', 'unknown')}"
-    yield f"Guests        {_counts(found.count_guests(), 'reachable', 'unreachable', 'unknown')}"
-    yield f"Operator      {_operator(found)}"
-    if (rollout := found.snapshot.installation.rollout) is not None:
-        yield f"Rollout       {_rollout(found, rollout)}"
+    yield f"Floating IPs    {_counts(found.count_floating_ips(), 'ready', 'not ready', 'unknown')}"
+    yield f"Guest clusters  {_counts(found.count_guests(), 'reachable', 'unreachable', 'unknown')}"
+    yield f"Operator        {_operator(found)}"
+    if installation.rollout is not None:
+        yield f"Rollout         {clean(describe_rollout(installation))}"
     yield ""
-    yield from _problems(reading, found)
 
 
 def _counts(counts: Counts, *words: str) -> str:
     whole, *parts = counts.values()
     if whole is None:
         return "not known"
-    told = (f"{number} {word}" for number, word in zip(parts, words, strict=True))
-    return ", ".join([f"{whole} in all", *told])
+    return ", ".join([f"{whole} in all", *(f"{n} {word}" for n, word in zip(parts, words, strict=True))])
 
 
-def _problems(reading: Reading, found: StatusReport) -> Iterator[str]:
-    if not found.problems and found.healthy:
-        yield reading.paint("All is well.", "ok")
-    elif found.healthy is None:
-        yield reading.paint("Nothing is known to be wrong. Not everything could be read.", "warning")
-    for each in found.problems:
-        word = reading.paint(each.severity.value, each.severity.value)
-        yield f"{word}: {clean(f'{each.subject}: {each.reason}: {each.message}')}"
-        if each.advice:
-            yield f"  -> {clean(each.advice)}"
-
-
-def _rollout(found: StatusReport, rollout: Rollout) -> str:
-    installation = found.snapshot.installation
-    paused = ", paused" if installation.rollout_paused else ""
-    guests = [f"{number} {standing}" for standing, number in installation.rollout_guests.items() if number]
-    target = f"target {rollout.target.name} ({describe_change(rollout)})"
-    return ", ".join([clean(target), f"{rollout.phase.value}{paused}", *map(clean, guests)])
+def describe_rollout(found: Installation) -> str:
+    """Return the charts, the phase and the counts of the current rollout."""
+    assert found.rollout is not None
+    paused = ", paused" if found.rollout_paused else ""
+    guests = [f"{number} {standing}" for standing, number in found.rollout_guests.items() if number]
+    return ", ".join([describe_change(found.rollout), f"{found.rollout.phase.value}{paused}", *guests])
 
 
 def _operator(found: StatusReport) -> str:
@@ -133,16 +125,13 @@ def _operator(found: StatusReport) -> str:
     return ", ".join(parts)
 
 
-def _row(each: RangeReport) -> tuple[str, ...]:
-    return (
-        each.name,
-        each.space,
-        bar(each.percent) if each.percent is not None else "",
-        f"{each.percent:g} %" if each.percent is not None else "",
-        *range_row(each)[4:8],
-        f"{each.full_in_days:g} d" if each.full_in_days is not None else "",
-        each.state if not each.conflict else f"{each.state}, Overlap",
-    )
+def _range_row(each: RangeReport) -> tuple[str, ...]:
+    counts = ("", "", "", "")
+    if each.whole is not None:
+        whole = each.whole
+        counts = str(whole.used), str(whole.quarantined), str(whole.free), str(whole.total)
+    percent = f"{each.percent:g} %" if each.percent is not None else ""
+    return each.name, each.space, percent, *counts, f"{each.state}, Overlap" if each.conflict else each.state
 
 
 def _wide_row(each: FloatingIPReport, now: datetime) -> tuple[str, ...]:

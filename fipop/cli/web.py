@@ -1,8 +1,9 @@
-"""`fipop web`: the page, on this machine or in a pod, with the reader's own rights."""
+"""`fipop web`: the web UI, on this machine or in a pod, with the reader's own rights."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from pathlib import Path
 
@@ -43,9 +44,16 @@ def web(
     configure_logging(as_json=log_format == "json")
     reading = Reading(kubeconfig=kubeconfig, context=context, operator_namespace=operator_namespace)
     try:
-        asyncio.run(run_until_asked(_serve(reading, bind, port), name="page"))
-    except (FipopError, OSError) as error:
-        fail(str(error), EXIT_NO_ACCESS if isinstance(error, FipopError) else EXIT_WRONG)
+        asyncio.run(run_until_asked(_serve(reading, bind, port)))
+    except FipopError as error:
+        fail(str(error), EXIT_NO_ACCESS)
+    except OSError as error:
+        is_taken = error.errno == errno.EADDRINUSE
+        why = "it is in use by another program" if is_taken else str(error.strerror)
+        fail(
+            f"could not listen on port {port} of {bind}: {why}. Choose another one with --port or --bind",
+            EXIT_WRONG,
+        )
 
 
 async def _serve(reading: Reading, bind: str, port: int) -> None:

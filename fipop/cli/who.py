@@ -1,8 +1,9 @@
-"""`fipop who`, `fipop history`, `fipop free`: questions about single addresses."""
+"""`fipop who` and `fipop free`: questions about single addresses."""
 
 from __future__ import annotations
 
-import sys
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
@@ -11,46 +12,47 @@ from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_INCOMPLETE,
     EXIT_WRONG,
+    Output,
     Reading,
+    end,
     fail,
-    look,
+    read_once,
     reading_options,
     run_reading,
-    tell_unread,
+    show_unread,
 )
 from fipop.ipam.addresses import Family
 from fipop.report.addresses import (
     AddressReport,
     AddressState,
-    Ownership,
-    Tenure,
     build_log_query,
     find_namespaces,
     report_free,
-    report_history,
     search,
 )
 from fipop.report.guests import GuestReport, list_unread, read_guests
 from fipop.report.reading import read_snapshot
-from fipop.report.rendering import Output, age, moment
-from fipop.report.snapshot import ClusterSnapshot, Kind, Unread, read_address
+from fipop.report.rendering import age, moment
+from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
 from fipop.texts import clean
 
 _MAX_COUNT = 10_000
+_HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SINCE", "REQUESTED BY")
+_WIDE = ("SPACE", "HOW", "UNTIL")
+_LIKE_AN_ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhoReport:
-    """The state of an address, or of all addresses of a guest cluster or range; `guests` if they were read.
-
-    `log_query` finds owners of before in the operator's log, whose reservations ended with their quarantine.
-    """
+    """The state of an address, or of all addresses of a guest cluster or range."""
 
     asked: str
     addresses: tuple[AddressReport, ...]
     guests: tuple[GuestReport, ...]
+    """What the guest clusters show, if they were read."""
     unread: tuple[Unread, ...]
     log_query: str
+    """Finds former owners in the operator's log, whose reservations ended with their quarantine."""
 
 
 @click.command(short_help="Owner of an address, or addresses of a cluster or range.", epilog=EXIT_CODES)
@@ -60,39 +62,48 @@ class WhoReport:
 )
 @reading_options
 def who(*, reading: Reading, asked: str, guest: bool) -> None:
-    """Show the owner of ADDRESS, since when, its range and space, and its former owners.
+    """Show the owner of ADDRESS, since when, its range and space, who asks for it, and its former owners.
 
-    With the name or id of a CLUSTER, or the name of a floating IP: the same for each of its addresses. With the name
-    of a RANGE: the same for each address that is held from it.
+    With the name or id of a CLUSTER, or the name of a floating IP: the same for each address that it has, had or asks
+    for. With the name of a RANGE: the same for each address in use of it.
     """
     snapshot, found = run_reading(lambda: _find(reading, asked, guest))
-    reading.tell(found, _header(reading), [_row(reading, snapshot, each) for each in found.addresses])
-    if reading.output in {Output.TABLE, Output.WIDE}:
-        for each in found.addresses:
-            _tell_more(each)
-        if all(each.owner is None for each in found.addresses):
-            _tell_log(found.log_query)
-        for report in found.guests:
-            _tell_guest(report)
-    tell_unread(found.unread)
-    if all(each.state is AddressState.UNKNOWN for each in found.addresses) and not found.unread:
-        fail(_describe_unknown(snapshot, asked, f"no owner of {asked} is known"))
-    if found.unread:
-        sys.exit(EXIT_INCOMPLETE)
+    is_wide = reading.output is Output.WIDE
+    rows = (_row(snapshot, each, is_wide=is_wide) for each in found.addresses)
+    unknown = _describe_unknown(snapshot, asked) if not found.addresses else ""
+    if found.addresses or found.guests or reading.output is Output.JSON:
+        is_shown = reading.show(found, (*_HEADER, *(_WIDE if is_wide else ())), rows)
+        for line in _lines(found) if is_shown else ():
+            click.echo(clean(line))
+    elif not unknown:
+        click.echo(clean(f"No address of {asked} is in use."))
+    show_unread(found.unread)
+    if unknown and not found.unread:
+        fail(unknown)
+    is_unknown = bool(found.addresses) and all(each.state is AddressState.UNKNOWN for each in found.addresses)
+    if is_unknown and not found.unread:
+        fail(f"{asked} is in no range, and no reservation or FloatingIP has it")
+    end(is_wrong=False, unread=found.unread)
 
 
-def _describe_unknown(snapshot: ClusterSnapshot, asked: str, otherwise: str) -> str:
-    """Return `otherwise`, unless no object of this name is there."""
-    is_address = read_address(asked) is not None
-    if is_address or find_namespaces(snapshot, asked) or snapshot.cache.ranges.get("", asked) is not None:
-        return otherwise
+def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
+    """Return that no object has this name; "" for an address, and if one has."""
+    has_range = snapshot.cache.ranges.get("", asked) is not None
+    is_known_guest = any(
+        asked in (each.name, each.cluster_name, f"{each.namespace}/{each.name}")
+        for each in snapshot.cache.clusters.all()
+    )
+    if read_address(asked) is not None or has_range or is_known_guest or find_namespaces(snapshot, asked):
+        return ""
+    if _LIKE_AN_ADDRESS.fullmatch(asked):
+        return f'"{asked}" is not an IP address'
     return (
         f'"{asked}" was not found: it is not an IP address, and no cluster, floating IP or range has this name. '
-        "Run fipop status to see the ranges"
+        "Run fipop status -o wide to see them"
     )
 
 
-async def _find(reading: Reading, asked: str, ask_guest: bool) -> tuple[ClusterSnapshot, WhoReport]:
+async def _find(reading: Reading, asked: str, ask_guest: bool) -> tuple[Snapshot, WhoReport]:
     async with reading.connect() as client:
         snapshot = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=ask_guest)
         addresses = search(snapshot, asked)
@@ -110,130 +121,43 @@ async def _find(reading: Reading, asked: str, ask_guest: bool) -> tuple[ClusterS
     )
 
 
-_NARROW = (Output.TABLE, Output.SHORT)
-
-
-def _header(reading: Reading) -> tuple[str, ...]:
-    header = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SINCE")
-    return (*header, "SPACE", "HOW", "UNTIL") if reading.output not in _NARROW else header
-
-
-def _row(reading: Reading, snapshot: ClusterSnapshot, each: AddressReport) -> tuple[str, ...]:
+def _row(snapshot: Snapshot, each: AddressReport, *, is_wide: bool) -> tuple[str, ...]:
     owner = each.owner
     since = owner.since if owner is not None else None
-    shown = moment(since) if reading.output is Output.CSV else _ago(snapshot, owner)
     row = (
-        *(each.address, each.state.value, owner.cluster if owner else "", _name(owner), each.range, shown),
+        *(each.address, each.state.value, owner.cluster if owner else "", str(owner or ""), each.range),
+        f"{age((snapshot.now - since).total_seconds())} ago" if since is not None else "",
+        ",".join(map(str, each.requested_by)),
     )
-    if reading.output in _NARROW:
-        return row
-    how = ("static" if each.static else "chosen") if each.state in _RESERVED else ""
-    return (*row, each.space, how, moment(each.quarantined_until))
+    is_reserved = each.state in (AddressState.HELD, AddressState.QUARANTINED)
+    how = ("static" if each.static else "chosen") if is_reserved else ""
+    return (*row, each.space, how, moment(each.quarantined_until)) if is_wide else row
 
 
-_RESERVED = (AddressState.HELD, AddressState.QUARANTINED)
-
-
-def _ago(snapshot: ClusterSnapshot, owner: Ownership | None) -> str:
-    if owner is None or owner.since is None:
-        return ""
-    return f"{age((snapshot.now - owner.since).total_seconds())} ago"
-
-
-def _name(owner: Ownership | None) -> str:
-    return f"{owner.namespace}/{owner.name}".strip("/") if owner is not None else ""
-
-
-def _tell_more(each: AddressReport) -> None:
-    """Print about an address what has no column."""
-    how = "requested by name" if each.static else "chosen by fipop"
-    if each.state is AddressState.HELD:
-        _say(
-            each, f"space {each.space}, {how}, held since {moment(each.owner.since if each.owner else None)}"
-        )
-    elif each.state is AddressState.QUARANTINED:
-        _say(
-            each, f"space {each.space}, {how}, in quarantine until {moment(each.quarantined_until)} or later"
-        )
-    else:
-        _say(each, f"space {each.space}, {each.remark or each.state.value}")
-    if each.out_of_range:
-        _say(each, f'range "{each.range}" no longer assigns it')
-    for other in each.contenders:
-        _say(each, f"also named by {_name(other)} of cluster {other.cluster or '?'}")
-    for past in each.past_owners:
-        _say(each, f"held by {_name(past)} of cluster {past.cluster or '?'} until {moment(past.until)}")
-
-
-def _say(each: AddressReport, text: str) -> None:
-    click.echo(clean(f"{each.address}: {text}"))
-
-
-def _tell_log(query: str) -> None:
-    click.echo(clean(f"Find owners whose quarantine has ended in the log of the operator: {query}"))
-
-
-def _tell_guest(found: GuestReport) -> None:
-    if found.problem:
-        click.echo(clean(f"guest {found.guest}: {found.problem}"))
-        return
-    for key, value in sorted(found.config_map.items()):
-        click.echo(clean(f"guest {found.guest}: ConfigMap {key} = {value}"))
-    for service in found.services:
-        click.echo(clean(f"guest {found.guest}: Service {service.name} has {', '.join(service.addresses)}"))
-
-
-# history
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryReport:
-    """Who had an address, or which addresses guests had; `log_query` finds those that are no longer remembered."""
-
-    asked: str
-    tenures: tuple[Tenure, ...]
-    unread: tuple[Unread, ...]
-    log_query: str
-
-
-_TENURES = ("ADDRESS", "SPACE", "RANGE", "CLUSTER", "FLOATING IP", "FROM", "UNTIL")
-
-
-@click.command(short_help="Owners of an address over time, or addresses of a cluster.", epilog=EXIT_CODES)
-@click.argument("asked", metavar="ADDRESS|CLUSTER")
-@reading_options
-def history(*, reading: Reading, asked: str) -> None:
-    """Show the owners of ADDRESS and when they had it, the latest first, or the addresses that a CLUSTER had.
-
-    A reservation remembers five owners, until its quarantine ends. Older ones are in the log of the operator:
-    docs/reference/cli.md has the query.
-    """
-    snapshot = run_reading(lambda: look(reading))
-    found = HistoryReport(
-        asked=asked,
-        tenures=report_history(snapshot, asked),
-        unread=snapshot.unread,
-        log_query=build_log_query(snapshot, asked),
-    )
-    reading.tell(found, _TENURES, list(map(_tenure_row, found.tenures)))
-    if reading.output in {Output.TABLE, Output.WIDE}:
-        _tell_log(found.log_query)
-    tell_unread(found.unread)
-    if not found.tenures and not found.unread:
-        fail(_describe_unknown(snapshot, asked, f"no reservation has an owner of {asked}"))
-    if found.unread:
-        sys.exit(EXIT_INCOMPLETE)
-
-
-def _tenure_row(each: Tenure) -> tuple[str, ...]:
-    found, owner = each.reservation, each.owner
-    return (
-        *(each.address, found.spec.space, found.spec.range, owner.cluster, _name(owner)),
-        *(moment(owner.since) or "?", moment(owner.until) or "now"),
-    )
-
-
-# free
+def _lines(found: WhoReport) -> Iterator[str]:
+    """Yield what has no column."""
+    for each in found.addresses:
+        if each.quarantined_until is not None:
+            yield f"{each.address}: in quarantine until {moment(each.quarantined_until)} or later"
+        if each.remark:
+            yield f"{each.address}: {each.remark}"
+        if each.out_of_range:
+            yield f'{each.address}: range "{each.range}" no longer assigns it'
+        for other in each.contenders:
+            yield f"{each.address}: also used by {other} of cluster {other.cluster or '?'}"
+        for past in each.past_owners:
+            yield (
+                f"{each.address}: held by {past} of cluster {past.cluster or '?'} until {moment(past.until)}"
+            )
+    if found.addresses and all(each.owner is None for each in found.addresses):
+        yield f"Find owners whose quarantine has ended in the log of the operator: {found.log_query}"
+    for guest in found.guests:
+        if guest.problem:
+            yield f"guest cluster {guest.guest}: {guest.problem}"
+        for key, value in sorted(guest.config_map.items()):
+            yield f"guest cluster {guest.guest}: ConfigMap {key} = {value}"
+        for service in guest.services:
+            yield f"guest cluster {guest.guest}: Service {service.name} has {', '.join(service.addresses)}"
 
 
 @click.command(short_help="The next addresses that a range assigns.", epilog=EXIT_CODES)
@@ -242,7 +166,9 @@ def _tenure_row(each: Tenure) -> tuple[str, ...]:
     "--count", type=click.IntRange(1, _MAX_COUNT), default=10, show_default=True, help="Number of addresses."
 )
 @click.option(
-    "--family", type=click.Choice(["IPv4", "IPv6"]), help="Default: IPv4 if the range has any, else IPv6."
+    "--family",
+    type=click.Choice([each.label for each in Family], case_sensitive=False),
+    help="Default: IPv4 if the range has any, else IPv6.",
 )
 @reading_options
 def free(*, reading: Reading, range_name: str, count: int, family: str | None) -> None:
@@ -250,23 +176,21 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
 
     A former owner of an address in quarantine gets that address again.
     """
-    snapshot = run_reading(lambda: look(reading))
-    wanted = next((each for each in Family if each.label == family), None)
+    snapshot = run_reading(lambda: read_once(reading, about_operator=False))
     asked = snapshot.cache.ranges.get("", range_name)
     if asked is None:
-        tell_unread(snapshot.unread)
+        show_unread(snapshot.unread)
         if not snapshot.is_read(Kind.RANGES):
             fail(
                 f'FloatingIPRange "{range_name}" is not known: the ranges could not be read', EXIT_INCOMPLETE
             )
         fail(f'FloatingIPRange "{range_name}" does not exist. Run fipop status to see all')
+    wanted = next((each for each in Family if each.label == family), None)
     found = report_free(snapshot, asked, wanted, count)
-    reading.tell(found, ("ADDRESS",), [(each,) for each in found.addresses])
-    if reading.output in {Output.TABLE, Output.WIDE} and found.free is not None:
+    if reading.show(found, ("ADDRESS",), [(each,) for each in found.addresses]) and found.free is not None:
         more = "".join(f", {number} {why}" for why, number in found.withheld.items())
         click.echo(f"{found.free} free, {found.used} used, {found.quarantined} in quarantine{more}")
-    tell_unread(found.unread)
+    show_unread(found.unread)
     if found.problem:
         fail(found.problem, EXIT_WRONG if found.free is not None else EXIT_INCOMPLETE)
-    if found.unread:
-        sys.exit(EXIT_INCOMPLETE)
+    end(is_wrong=False, unread=found.unread)

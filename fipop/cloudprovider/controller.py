@@ -36,6 +36,7 @@ from fipop.cloudprovider.allocate import (
     allocate,
     refuse_asked,
 )
+from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
 from fipop.cloudprovider.fence import Fence
 from fipop.cloudprovider.metrics import ASSIGNMENT_SECONDS, ASSIGNMENTS, PoolSample, ServiceSnapshot
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
@@ -65,7 +66,6 @@ from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
-from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 from fipop.runtime.store import Change, Name
 from fipop.runtime.workqueue import RetryAfter, WorkQueue
 from fipop.texts import clean
@@ -126,9 +126,8 @@ class ServiceController:
             namespace=mode.namespace,
             name=mode.config_map,
             take=self._keys_changed,
-            chance=random,
+            random=random,
         )
-        self._name = mode.config_map
         self._keys = PoolKeys({})
         self._sticky = StickyAddresses(namespace=mode.namespace)
         self._said: Mapping[str, str] = {}
@@ -158,14 +157,10 @@ class ServiceController:
         """Keep up with the ConfigMap, for ever."""
         return self._config_map.follow()
 
-    def last_heard(self) -> Mapping[str, float | None]:
-        """Return the time of the loop of the watch's last sign of life."""
-        return {self._name: self._config_map.last_heard_at}
-
     async def work(self, client: KubeClient) -> None:
         """Serve Services until cancelled; `client` writes only while this replica leads."""
         self._client, machines = client, Machines(client)
-        await self._services.wait_loaded()
+        await self._services.loaded.wait()
         self._services.listeners.append(self._service_changed)
         try:
             await _repeat(partial(self._services.load, client))

@@ -208,6 +208,6 @@ def _describe_beside(beside: tuple[str, ...]) -> str:
 
 def _describe_harvester() -> str:
     return (
-        "Deployment kube-system/harvester-cloud-provider takes every Service of type LoadBalancer. Set a class for "
-        "Services, or switch its Service controller off: docs/how-to/run-beside-harvester.md."
+        "Deployment kube-system/harvester-cloud-provider takes every Service of type LoadBalancer. Set "
+        "loadBalancerClass of the Services, or switch off its Service controller with the chart values of the cluster."
     )

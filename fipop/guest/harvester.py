@@ -26,13 +26,14 @@ def is_back(daemon_sets: Iterable[Workload]) -> bool:
 def should_park(kube_vip: Release, *, removes: bool) -> bool | None:
     """Whether Harvester's has to be parked (True), or has to run (False); None if it stays as it is.
 
-    fipop's takes over once it is deployed and its DaemonSet wants a node. Harvester's runs again before fipop's is
-    removed, and after that was removed by hand, unless another kube-vip runs instead.
+    fipop's takes over while it is deployed and its DaemonSet wants a node. Else Harvester's runs again: before fipop's
+    is removed, and after that was removed by hand, unless another kube-vip runs instead.
     """
     if removes or (kube_vip.status is Status.ABSENT and not kube_vip.beside):
         return False
-    takes_over = any(each.observed and each.wanted > 0 for each in kube_vip.workloads)
-    return True if kube_vip.status is Status.DEPLOYED and takes_over else None
+    if kube_vip.status is not Status.DEPLOYED or not any(each.observed for each in kube_vip.workloads):
+        return None
+    return any(each.observed and each.wanted > 0 for each in kube_vip.workloads)
 
 
 def is_taken_by_harvester(release: Release, around: Iterable[Workload]) -> bool:

@@ -1,6 +1,6 @@
-"""The manager of a leader's term: it builds the controllers, asks each what a change concerns, and runs the queues.
+"""The manager builds the controllers, asks each what a change concerns, and runs the queues while this process leads.
 
-All that a term learns is built again for each term.
+A process leads once: what it learns goes with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from fipop.api import names
 from fipop.boundary import loop_time
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.guest.clients import GuestClients
@@ -52,7 +51,6 @@ from fipop.operator.queues import (
 from fipop.operator.reporting import EventReporter
 from fipop.operator.rollout.controller import RolloutController
 from fipop.rancher.matching import Guest
-from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import Settings
@@ -65,7 +63,11 @@ logger = logging.getLogger(__name__)
 
 
 class Manager:
-    """Works from `run` until cancelled, and takes every change of the cache meanwhile."""
+    """Works from `run` until cancelled, once, and takes every change of the cache meanwhile.
+
+    `leads_for` returns whether no other replica can lead within so many seconds, `ours_since` since when our CRDs
+    exist.
+    """
 
     def __init__(  # noqa: PLR0913 - the root of the graph, which all else is built from
         self,
@@ -74,14 +76,14 @@ class Manager:
         cache: ClusterCache,
         events: EventRecorder,
         configuration: Configuration,
-        elector: LeaderElector,
+        leads_for: Callable[[float], bool],
         clients: GuestClients,
         helm: Helm,
         charts: ChartStore,
         queues: WorkQueues,
         random: Random,
-        namespace: str = names.OPERATOR_NAMESPACE,
-        ours_since: datetime | None = None,
+        namespace: str,
+        ours_since: Callable[[], datetime | None],
     ) -> None:
         """Build everything, each object after those that it needs."""
         self._configuration = configuration
@@ -100,7 +102,6 @@ class Manager:
             opened=self._gate_opened,
             released=lambda: queues.add(request_waiting()),
         )
-        cache.ledger.reports.changed = self._users_changed
         self.rollout = RolloutController(
             client=client,
             namespace=namespace,
@@ -108,7 +109,7 @@ class Manager:
             configuration=configuration,
             queues=queues,
             has_members=lambda: has_members(guests, configuration.settings),
-            look=lambda target: find_members(guests, configuration.settings, target),
+            look=lambda *targets: find_members(guests, configuration.settings, *targets),
             now=loop_time,
         )
 
@@ -119,7 +120,7 @@ class Manager:
                 cache=cache,
                 guests=guests,
                 gate=self.gate,
-                ours_since=lambda: ours_since,
+                ours_since=ours_since,
             ),
             reservations=self.reservations,
             statuses=StatusBuilder(cache=cache, guests=guests, now=client.server_now),
@@ -144,7 +145,7 @@ class Manager:
             permits=WritePermits(
                 reservations=self.reservations,
                 gate=self.gate,
-                leads=lambda: elector.still_leading_for(GUEST_WRITE_SECONDS),
+                leads=lambda: leads_for(GUEST_WRITE_SECONDS),
             ),
             queues=queues,
             rollout=self.rollout,
@@ -212,9 +213,15 @@ class Manager:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    @property
+    def is_working(self) -> bool:
+        """Whether this replica leads, and has listed everything."""
+        return self._began is not None
+
     def begin(self) -> None:
         """Take changes from now on."""
         self._began = self._client.server_now()
+        self.cache.ledger.reports.changed = self._users_changed
         self.cache.ledger.recall_reports(self.cache.ranges.all(), self.guests.exists)
         self.cache.listener = self
 
@@ -258,12 +265,13 @@ class Manager:
 
     def describe_waits(self) -> str:
         """Return which guest clusters new addresses wait for; "" if they do not."""
-        if self.gate.is_open:
+        if self.gate.is_open or not self.gate.awaited:
             return ""
         return f"No new addresses are assigned until these report theirs: {', '.join(sorted(self.gate.awaited)[:100])}."
 
     def settings_changed(self, before: Settings, after: Settings) -> None:
         """Request a visit of every guest cluster; and if floating IPs are created from now on, each of them."""
+        self.queues.installs.resize(after.helm_concurrency)
         for guest in self.guests.all():
             self.queues.add(request_routine_visit(guest.id))
             if after.may_create_floating_ips and not before.may_create_floating_ips:

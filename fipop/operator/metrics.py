@@ -72,6 +72,8 @@ class FleetSnapshot:
     """How many there are by the status of their condition Ready; a standby does not count."""
     address_conflicts: int = 0
     """Floating IPs with an address that another guest cluster uses, too."""
+    without_address: int = 0
+    """Guest clusters that are opted in and have no address."""
     gives_out: bool = False
     rollout: RolloutSample | None = None
     rollout_blocked: bool = False
@@ -82,7 +84,7 @@ class FleetSnapshot:
     """The Unix time when the API server last read an object for us."""
 
 
-def build_snapshot(cache: ClusterCache, manager: Manager | None) -> FleetSnapshot:
+def build_snapshot(cache: ClusterCache, manager: Manager | None = None) -> FleetSnapshot:
     """Read stores, allocations and observations; nothing is counted up or down, so nothing can drift.
 
     A standby, without a manager, knows the ranges and nothing of the guests.
@@ -100,6 +102,7 @@ def build_snapshot(cache: ClusterCache, manager: Manager | None) -> FleetSnapsho
         queue_depths={each.name: each.depth for each in (queues.objects, queues.visits, queues.installs)},
         floating_ips=_count_floating_ips(cache),
         address_conflicts=sum(bool(find_conflict(each.status)) for each in cache.floating_ips.all()),
+        without_address=_count_without_address(cache),
         gives_out=manager.gate.is_open,
         install_queue=queues.installs.depth + queues.installs.active,
         rollout=_sample_rollout(manager.rollout),
@@ -113,6 +116,12 @@ def _count_floating_ips(cache: ClusterCache) -> Mapping[str, int]:
         ready = next((one for one in each.status.conditions if one.type == ConditionType.READY), None)
         counts[ready.status.value if ready is not None else Verdict.UNKNOWN.value] += 1
     return counts
+
+
+def _count_without_address(cache: ClusterCache) -> int:
+    opted_in = {each.cluster_name for each in cache.clusters.all() if each.opted_in and not each.is_deleting}
+    served = {each.namespace for each in cache.floating_ips.all() if each.status.addresses}
+    return len(opted_in - {""} - served)
 
 
 def _sample_rollout(rollout: RolloutController) -> RolloutSample | None:
@@ -256,6 +265,11 @@ ROWS: tuple[Row[FleetSnapshot], ...] = (
         "fipop_address_conflicts",
         "Floating IPs with an address that another guest cluster uses, too.",
         lambda fleet: fleet.address_conflicts,
+    ),
+    _number(
+        "fipop_guests_without_address",
+        "Guest clusters that are opted in and have no address.",
+        lambda fleet: fleet.without_address,
     ),
     Row(
         "fipop_queue_depth",

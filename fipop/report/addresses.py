@@ -1,9 +1,9 @@
-"""What an address is, who has and had it, which addresses a guest has, and which a range gives next."""
+"""What an address is: who has, asks for and had it. `classify` is the one rule of who, free, maps and web UI."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
@@ -13,8 +13,8 @@ from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.ranges import Range, Usage
-from fipop.report.snapshot import ClusterSnapshot, Kind, Unread, read_address
-from fipop.state.claims import names_address
+from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
+from fipop.state.claims import names_address, read_addresses
 from fipop.state.ledger import OwnerKey
 
 
@@ -29,14 +29,14 @@ class AddressState(StrEnum):
     """A guest cluster uses it, and no floating IP has it."""
     FREE = "free"
     WITHHELD = "withheld"
-    """In a range that does not give it out: excluded, an end of a CIDR, of an older range, or the range is draining."""
+    """In a range that does not assign it: excluded, an end of a CIDR, of an older range, or the range is draining."""
     UNKNOWN = "unknown"
     """In no range, or what takes addresses could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """A floating IP that has an address, or had it; `since` and `until` are None if they are not known."""
+    """A floating IP that has an address, had it or asks for it; `since` and `until` are None if not known."""
 
     namespace: str
     name: str
@@ -44,53 +44,52 @@ class Ownership:
     since: datetime | None = None
     until: datetime | None = None
 
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}".strip("/")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressReport:
-    """One address of one space.
-
-    `range` is where it counts; "" for none. `out_of_range`: held, though its range does not give it out (any more).
-    `contenders` are other floating IPs that name it. `remark` says in words what is not in the fields.
-    """
+    """One address of one space."""
 
     address: str
     space: str
     range: str
+    """Where it counts; "" for none."""
     state: AddressState
     owner: Ownership | None = None
     static: bool = False
     quarantined_until: datetime | None = None
     out_of_range: bool = False
+    """Held, though its range does not assign it (any more)."""
     contenders: tuple[Ownership, ...] = ()
+    """Other floating IPs whose status names it, and guest clusters that use it."""
+    requested_by: tuple[Ownership, ...] = ()
+    """Floating IPs whose spec asks for it, and that do not have it."""
     past_owners: tuple[Ownership, ...] = ()
     remark: str = ""
+    """What the fields do not say."""
 
 
-def classify(snapshot: ClusterSnapshot, space: str, address: Address) -> AddressReport:
-    """Report what one address of a space is: the one rule for commands, maps and web UI."""
+def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
+    """Report what one address of a space is."""
     ledger = snapshot.cache.ledger
     named_by, reservation = ledger.named_by(space, address), ledger.reservation(space, address)
     if reservation is not None:
-        return _classify_reserved(snapshot, reservation, named_by, address)
-    if not named_by:
-        return _classify_unowned(snapshot, space, address)
-    remark = "named by a FloatingIP, without a reservation"
-    if not snapshot.is_read(Kind.RESERVATIONS):
-        remark = "named by a FloatingIP, and the reservations could not be read"
-    owner, *contenders = (_ownership(snapshot, each) for each in named_by)
-    return AddressReport(
-        address=format_address(address),
-        space=space,
-        range=named_by[0].status.range or named_by[0].range or "",
-        state=AddressState.NAMED,
-        owner=owner,
-        contenders=tuple(contenders),
-        remark=remark,
-    )
+        found = _classify_reserved(snapshot, reservation, named_by, address)
+    elif named_by:
+        found = _classify_named(snapshot, space, named_by, address)
+    else:
+        found = _classify_unowned(snapshot, space, address)
+    having = {(each.namespace, each.name) for each in (found.owner, *found.contenders) if each is not None}
+    if found.state is AddressState.QUARANTINED and found.owner is not None:
+        having.discard((found.owner.namespace, found.owner.name))
+    asking = (each for each in snapshot.requests_for(space, address) if each.key not in having)
+    return replace(found, requested_by=tuple(_ownership(snapshot, each) for each in asking))
 
 
-def search(snapshot: ClusterSnapshot, asked: str) -> tuple[AddressReport, ...]:
-    """Report an address, else every address of the guests that a name stands for, else of a range."""
+def search(snapshot: Snapshot, asked: str) -> tuple[AddressReport, ...]:
+    """Report an address, else every address of the guest clusters that a name stands for, else of a range."""
     address = read_address(asked)
     if address is not None:
         return report_address(snapshot, address)
@@ -98,15 +97,15 @@ def search(snapshot: ClusterSnapshot, asked: str) -> tuple[AddressReport, ...]:
     return report_holdings(snapshot, namespaces) if namespaces else tuple(report_all(snapshot, asked))
 
 
-def report_address(snapshot: ClusterSnapshot, address: Address) -> tuple[AddressReport, ...]:
+def report_address(snapshot: Snapshot, address: Address) -> tuple[AddressReport, ...]:
     """Report an address in every space that knows it; in one space as unknown if none does."""
     reports = [classify(snapshot, space, address) for space in snapshot.spaces()]
     known = tuple(each for each in reports if each.state is not AddressState.UNKNOWN)
     return known or tuple(reports[:1])
 
 
-def report_holdings(snapshot: ClusterSnapshot, namespaces: Collection[str]) -> tuple[AddressReport, ...]:
-    """Report once every address that floating IPs of guests have, had last, or name, and that else they use."""
+def report_holdings(snapshot: Snapshot, namespaces: Collection[str]) -> tuple[AddressReport, ...]:
+    """Report once every address that floating IPs of guest clusters have, had or ask for, and what else these use."""
     found: set[tuple[str, Address]] = set()
     ledger = snapshot.cache.ledger
     for read in ledger.ranges.all():
@@ -114,25 +113,24 @@ def report_holdings(snapshot: ClusterSnapshot, namespaces: Collection[str]) -> t
         found |= {(read.space, one) for one, users in reported if not users.isdisjoint(namespaces)}
     for each in snapshot.cache.reservations.all():
         address = read_address(each.spec.address)
-        if address is not None and each.spec.owner.namespace in namespaces:
+        if address is not None and any(owner.namespace in namespaces for owner in owners_of(each)):
             found.add((each.spec.space, address))
     for floating_ip in snapshot.cache.floating_ips.all():
         if floating_ip.namespace in namespaces:
-            space = snapshot.space_of(floating_ip)
-            named = (*floating_ip.status.addresses, *floating_ip.spec.ipaddress.split(","))
-            found |= {(space, address) for text in named if (address := read_address(text)) is not None}
+            texts = (*floating_ip.status.addresses, *floating_ip.spec.ipaddress.split(","))
+            found |= {(snapshot.space_of(floating_ip), one) for one in read_addresses(texts)}
     return tuple(classify(snapshot, space, address) for space, address in sorted(found))
 
 
-def report_all(snapshot: ClusterSnapshot, range_name: str = "") -> Iterator[AddressReport]:
-    """Report every address that a floating IP has, had last, or names, by space and address; of one range or of all."""
+def report_all(snapshot: Snapshot, range_name: str = "") -> Iterator[AddressReport]:
+    """Report every address in use, by space and address; of one range or of all."""
     for use in sorted(snapshot.cache.ledger.uses()):
         report = classify(snapshot, use.space, use.address)
         if range_name in ("", report.range):
             yield report
 
 
-def find_having(snapshot: ClusterSnapshot, space: str, address: Address) -> set[OwnerKey]:
+def find_having(snapshot: Snapshot, space: str, address: Address) -> set[OwnerKey]:
     """Return the floating IPs that have an address, by a reservation or by their status."""
     ledger = snapshot.cache.ledger
     named_by, reservation = ledger.named_by(space, address), ledger.reservation(space, address)
@@ -140,11 +138,11 @@ def find_having(snapshot: ClusterSnapshot, space: str, address: Address) -> set[
     return found | {reservation.spec.owner.key} if reservation is not None and reservation.is_held else found
 
 
-def find_namespaces(snapshot: ClusterSnapshot, name: str) -> tuple[str, ...]:
-    """Find guests by id, cluster, `workspace/cluster`, floating IP or its `namespace/name`.
+def find_namespaces(snapshot: Snapshot, name: str) -> tuple[str, ...]:
+    """Find guest clusters by id, cluster, `workspace/cluster`, floating IP or its `namespace/name`.
 
-    What a tenant writes into an annotation counts for nothing. A guest that is gone is found by its past, as long as a
-    reservation remembers it.
+    What a tenant writes into an annotation counts for nothing. A guest cluster that is gone is found by its past, as
+    long as a reservation remembers it.
     """
     found = {
         each.cluster_name
@@ -162,13 +160,47 @@ def find_namespaces(snapshot: ClusterSnapshot, name: str) -> tuple[str, ...]:
             owner.namespace
             for each in snapshot.cache.reservations.all()
             for owner in owners_of(each)
-            if name in (owner.namespace, owner.cluster, owner.name, f"{owner.namespace}/{owner.name}")
+            if name in (owner.namespace, owner.cluster, owner.name, str(owner))
         }
     return tuple(sorted(found))
 
 
+def owners_of(found: FloatingIPReservation) -> list[Ownership]:
+    """Return who has and had an address, the latest first."""
+    spec = found.spec
+    last = None if found.is_held else spec.history[0].released_at if spec.history else spec.since
+    first = Ownership(
+        namespace=spec.owner.namespace,
+        name=spec.owner.name,
+        cluster=spec.owner.cluster,
+        since=spec.since if spec.since != EPOCH else None,
+        until=last,
+    )
+    # Once its time has ended, the last owner is also the latest of the history.
+    past = spec.history[0 if found.is_held else 1 :]
+    return [
+        first,
+        *(
+            Ownership(namespace=each.namespace, name=each.name, cluster=each.cluster, until=each.released_at)
+            for each in past
+        ),
+    ]
+
+
+def build_log_query(snapshot: Snapshot, asked: str) -> str:
+    """Return the query for the operator's log, which alone knows owners whose quarantine has ended."""
+    address = read_address(asked)
+    if address is not None:
+        what = f'address="{format_address(address)}"'
+    else:
+        found = {snapshot.cluster_of(each, asked) for each in find_namespaces(snapshot, asked)}
+        what = " or ".join(f'cluster="{each}"' for each in sorted(found or {asked}))
+    place = f'{{namespace="{snapshot.installation.namespace}", container="operator"}}'
+    return f'{place} | json | event=~"assigned|released" | {what}'
+
+
 def _classify_reserved(
-    snapshot: ClusterSnapshot, found: FloatingIPReservation, named_by: list[FloatingIP], address: Address
+    snapshot: Snapshot, found: FloatingIPReservation, named_by: list[FloatingIP], address: Address
 ) -> AddressReport:
     spec, ranges, is_known = found.spec, snapshot.cache.ledger.ranges, snapshot.is_read(Kind.RANGES)
     read, has_range = ranges.get(spec.range), snapshot.cache.ranges.get("", spec.range) is not None
@@ -189,7 +221,25 @@ def _classify_reserved(
     )
 
 
-def _classify_unowned(snapshot: ClusterSnapshot, space: str, address: Address) -> AddressReport:
+def _classify_named(
+    snapshot: Snapshot, space: str, named_by: list[FloatingIP], address: Address
+) -> AddressReport:
+    remark = "named by a FloatingIP, without a reservation"
+    if not snapshot.is_read(Kind.RESERVATIONS):
+        remark = "named by a FloatingIP, and the reservations could not be read"
+    owner, *contenders = (_ownership(snapshot, each) for each in named_by)
+    return AddressReport(
+        address=format_address(address),
+        space=space,
+        range=named_by[0].status.range or named_by[0].range or "",
+        state=AddressState.NAMED,
+        owner=owner,
+        contenders=tuple(contenders),
+        remark=remark,
+    )
+
+
+def _classify_unowned(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     """Report an address that no floating IP has: of the range that assigns it, else of the oldest that has it."""
     ledger = snapshot.cache.ledger
     state, range_name, remark, users = AddressState.UNKNOWN, "", "in no range", set[str]()
@@ -221,94 +271,8 @@ def _classify_unowned(snapshot: ClusterSnapshot, space: str, address: Address) -
     )
 
 
-def _ownership(snapshot: ClusterSnapshot, floating_ip: FloatingIP) -> Ownership:
-    return Ownership(
-        namespace=floating_ip.namespace,
-        name=floating_ip.name,
-        cluster=snapshot.cluster_of(floating_ip.namespace),
-    )
-
-
-# History
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tenure:
-    """A floating IP had the address of a reservation for a time."""
-
-    reservation: FloatingIPReservation
-    owner: Ownership
-
-    @property
-    def address(self) -> str:
-        """The address as every other report writes it: a reservation has all digits of IPv6."""
-        spec = self.reservation.spec
-        found = read_address(spec.address)
-        return format_address(found) if found is not None else spec.address
-
-    def to_fields(self) -> dict[str, object]:
-        """Return the fields of the JSON."""
-        spec = self.reservation.spec
-        place = {"address": self.address, "space": spec.space, "range": spec.range}
-        return place | {each.name: getattr(self.owner, each.name) for each in fields(self.owner)}
-
-
-def report_history(snapshot: ClusterSnapshot, asked: str) -> tuple[Tenure, ...]:
-    """Return who had an address, else which addresses guests of a name had, the latest first.
-
-    The name is one that `find_namespaces` takes, or the cluster that the operator noted when the address was assigned.
-    """
-    address = read_address(asked)
-    namespaces = find_namespaces(snapshot, asked) if address is None else ()
-    found = [
-        Tenure(reservation=each, owner=owner)
-        for each in snapshot.cache.reservations.all()
-        for owner in owners_of(each)
-        if (
-            read_address(each.spec.address) == address
-            if address is not None
-            else owner.namespace in namespaces or owner.cluster == asked
-        )
-    ]
-    if address is None:
-        found.sort(
-            key=lambda each: (each.owner.until or snapshot.now, each.owner.since or EPOCH), reverse=True
-        )
-    return tuple(found)
-
-
-def owners_of(found: FloatingIPReservation) -> list[Ownership]:
-    """Return who has and had an address, the latest first."""
-    spec = found.spec
-    last = None if found.is_held else spec.history[0].released_at if spec.history else spec.since
-    # The last owner is also the latest of the history once its time ended.
-    past = spec.history[0 if found.is_held else 1 :]
-    first = Ownership(
-        namespace=spec.owner.namespace,
-        name=spec.owner.name,
-        cluster=spec.owner.cluster,
-        since=spec.since if spec.since != EPOCH else None,
-        until=last,
-    )
-    return [
-        first,
-        *(
-            Ownership(namespace=each.namespace, name=each.name, cluster=each.cluster, until=each.released_at)
-            for each in past
-        ),
-    ]
-
-
-def build_log_query(snapshot: ClusterSnapshot, asked: str) -> str:
-    """Return the query for the operator's log, which alone knows owners whose quarantine has ended."""
-    address = read_address(asked)
-    if address is not None:
-        what = f'address="{format_address(address)}"'
-    else:
-        found = {snapshot.cluster_of(each, asked) for each in find_namespaces(snapshot, asked)}
-        what = " or ".join(f'cluster="{each}"' for each in sorted(found or {asked}))
-    place = f'{{namespace="{snapshot.installation.namespace}", container="operator"}}'
-    return f'{place} | json | event=~"assigned|released" | {what}'
+def _ownership(snapshot: Snapshot, found: FloatingIP) -> Ownership:
+    return Ownership(namespace=found.namespace, name=found.name, cluster=snapshot.cluster_of(found.namespace))
 
 
 # Free addresses
@@ -316,11 +280,7 @@ def build_log_query(snapshot: ClusterSnapshot, asked: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeReport:
-    """The next addresses that a range gives, in its order, and why it gives no more.
-
-    `withheld` counts addresses of the pool's text by why they are not given out; `problem` is "" if a new guest gets
-    an address. Counts are None if what takes addresses could not be read.
-    """
+    """The next addresses that a range assigns, in its order. Counts are None if not everything could be read."""
 
     range: str
     space: str
@@ -329,17 +289,16 @@ class FreeReport:
     used: int | None
     quarantined: int | None
     withheld: dict[str, int]
+    """The addresses of the range's text that it does not assign, by the reason."""
     problem: str
+    """Why a new guest cluster gets no address; "" if it gets one."""
     unread: tuple[Unread, ...]
 
 
-def report_free(
-    snapshot: ClusterSnapshot, found: FloatingIPRange, family: Family | None, count: int
-) -> FreeReport:
-    """Report the next free addresses of a range."""
+def report_free(snapshot: Snapshot, found: FloatingIPRange, family: Family | None, count: int) -> FreeReport:
+    """Report the next `count` free addresses of a range; without a family, of IPv4 if the range has any."""
     ledger, name = snapshot.cache.ledger, found.name
     read, counted = ledger.ranges.get(name), ledger.count().get(name)
-    # A new guest cluster gets IPv4 if the range has any.
     chosen = family or min(read.pool.families if read is not None else (), default=Family.IPV4)
     problem = str(ledger.problems.get(name, ""))
     usage: Usage | None = Usage()

@@ -1,4 +1,4 @@
-"""What fipop will do with the objects of kube-fip-operator, from a rehearsal of its start."""
+"""What fipop will do with the objects of kube-fip-operator, from a dry run of its start."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, format_address
 from fipop.report.guests import GuestReport
 from fipop.report.ranges import report_ranges
-from fipop.report.snapshot import ClusterSnapshot, Unread
+from fipop.report.snapshot import Snapshot, Unread
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import read_addresses
 
 CLUSTER_MISMATCH = "ClusterMismatch"
-"""The reason by which the operator writes no guest: the floating IP names another cluster than its namespace's."""
+"""The reason for which the operator writes to no guest cluster: the floating IP names another one."""
 
 
 class AdoptionResult(StrEnum):
@@ -27,7 +27,7 @@ class AdoptionResult(StrEnum):
     ADOPTED = "adopted"
     """It keeps the address that it names."""
     OUT_OF_RANGE = "out-of-range"
-    """It keeps its address, though its range does not give that one out."""
+    """It keeps its address, though its range does not assign that one."""
     DUPLICATE = "duplicate"
     """Another, older one has its address."""
     REFUSED = "refused"
@@ -37,31 +37,39 @@ class AdoptionResult(StrEnum):
     WAITING = "waiting"
     """It has no address, and gets none for now."""
     CREATED = "created"
-    """It is made for a guest that had none."""
+    """It is made for a guest cluster that had none."""
+
+
+_WELL = (AdoptionResult.ADOPTED, AdoptionResult.NEW, AdoptionResult.CREATED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPAdoption:
-    """What becomes of one floating IP: `before` is what its spec named, `after` what it holds.
-
-    `refusal` is why the operator does not write its guest, "" if it does.
-    """
+    """What becomes of one floating IP."""
 
     namespace: str
     name: str
     cluster: str
     fate: AdoptionResult
     before: tuple[str, ...]
+    """What its spec named."""
     after: tuple[str, ...]
+    """What it holds."""
     range: str
     reason: str
     message: str
     refusal: str
+    """Why the operator does not write to its guest cluster; "" if it does."""
+
+    @property
+    def problem(self) -> str:
+        """What to check before the switch; "" for nothing."""
+        return self.refusal if self.fate in _WELL else self.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeProblem:
-    """A range that cannot be read, or that gives less than it says because of an older range."""
+    """A range that cannot be read, or that assigns less than it shows because of an older range."""
 
     range: str
     message: str
@@ -69,25 +77,26 @@ class RangeProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestAdoption:
-    """What a guest says: the addresses of its ConfigMap that are not (`surplus`) or not yet (`missing`) its own.
-
-    `releases` are those that run kube-vip or its cloud provider there, and are kept.
-    """
+    """What a guest cluster shows."""
 
     guest: str
     cluster: str
     problem: str
     surplus: tuple[str, ...]
+    """The addresses of its ConfigMap that the operator will not assign to it."""
     missing: tuple[str, ...]
+    """Those that it will get."""
     releases: tuple[str, ...]
+    """The releases that run kube-vip or its cloud provider there, and are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionReport:
-    """The whole of it; `asked_guests` says whether the guests were asked."""
+    """The whole of it."""
 
     time: datetime
     asked_guests: bool
+    """Whether the guest clusters were read."""
     counts: dict[str, int]
     floating_ips: tuple[FloatingIPAdoption, ...]
     overlaps: tuple[RangeProblem, ...]
@@ -98,27 +107,25 @@ class AdoptionReport:
     @property
     def needs_attention(self) -> bool:
         """Whether something should be checked before the switch."""
-        results = AdoptionResult
-        troubled = (results.DUPLICATE, results.REFUSED, results.OUT_OF_RANGE, results.WAITING)
         return bool(
             self.overlaps
             or self.broken_ranges
-            or any(self.counts.get(each.value) for each in troubled)
-            or any(each.refusal for each in self.floating_ips)
+            or any(each.fate not in _WELL or each.refusal for each in self.floating_ips)
             or any(each.problem or each.surplus for each in self.guests)
         )
 
 
 def report_adoption(
-    before: ClusterSnapshot, after: ClusterCache, asked: Sequence[GuestReport], *, asked_guests: bool
+    before: Snapshot, after: ClusterCache, asked: Sequence[GuestReport], *, asked_guests: bool
 ) -> AdoptionReport:
-    """Compare what is with what would be: the cache of the dry run."""
+    """Compare what is with the cache of the dry run."""
     snapshot = replace(before, cache=after)
     results = tuple(
         _report(snapshot, before.cache.floating_ips.get(*each.key), each) for each in after.floating_ips.all()
     )
     ranges = report_ranges(snapshot)
     counts = Counter(each.fate for each in results)
+    broken = (each for each in ranges if not each.ready and not each.draining)
     return AdoptionReport(
         time=before.now,
         asked_guests=asked_guests,
@@ -127,57 +134,47 @@ def report_adoption(
         overlaps=tuple(
             RangeProblem(range=each.name, message=each.conflict) for each in ranges if each.conflict
         ),
-        broken_ranges=tuple(
-            RangeProblem(range=each.name, message=each.message)
-            for each in ranges
-            if not each.ready and not each.draining
-        ),
+        broken_ranges=tuple(RangeProblem(range=each.name, message=each.message) for each in broken),
         guests=tuple(_report_guest(snapshot, each) for each in asked),
         unread=before.unread,
     )
 
 
-def _report(snapshot: ClusterSnapshot, before: FloatingIP | None, after: FloatingIP) -> FloatingIPAdoption:
+def _report(snapshot: Snapshot, before: FloatingIP | None, after: FloatingIP) -> FloatingIPAdoption:
     texts = before.status.addresses or before.spec.ipaddress.split(",") if before is not None else ()
-    named = read_addresses(texts)
-    held = read_addresses(after.status.addresses)
+    named, held = read_addresses(texts), read_addresses(after.status.addresses)
     allocated = _find_condition(after, ConditionType.ALLOCATED)
-    reason = allocated.reason if allocated is not None else ""
-    mismatch = _find_mismatch(after)
     return FloatingIPAdoption(
         namespace=after.namespace,
         name=after.name,
         cluster=snapshot.cluster_of(after.namespace, after.cluster or ""),
-        fate=_judge(snapshot, before, after, named, held, reason),
-        before=tuple(format_address(each) for each in sorted(named)),
-        after=tuple(format_address(each) for each in sorted(held)),
+        fate=_judge(snapshot, before, after, named, held),
+        before=_format(named),
+        after=_format(held),
         range=after.status.range or after.range or "",
-        reason=reason,
+        reason=allocated.reason if allocated is not None else "",
         message=allocated.message if allocated is not None else "",
-        refusal=mismatch.message if mismatch is not None else "",
+        refusal=_find_refusal(after),
     )
 
 
 def _judge(
-    snapshot: ClusterSnapshot,
+    snapshot: Snapshot,
     before: FloatingIP | None,
     after: FloatingIP,
     named: frozenset[Address],
     held: frozenset[Address],
-    reason: str,
 ) -> AdoptionResult:
     if before is None:
         return AdoptionResult.CREATED
     if named and named <= held:
         found = snapshot.cache.ledger.ranges.get(after.status.range or "")
-        inside = found is not None and all(each in found.pool for each in held)
-        return AdoptionResult.ADOPTED if inside else AdoptionResult.OUT_OF_RANGE
+        is_inside = found is not None and all(each in found.pool for each in held)
+        return AdoptionResult.ADOPTED if is_inside else AdoptionResult.OUT_OF_RANGE
     if named:
-        return (
-            AdoptionResult.DUPLICATE
-            if reason in {"AddressInUse", "AddressQuarantined"}
-            else AdoptionResult.REFUSED
-        )
+        allocated = _find_condition(after, ConditionType.ALLOCATED)
+        is_taken = allocated is not None and allocated.reason in {"AddressInUse", "AddressQuarantined"}
+        return AdoptionResult.DUPLICATE if is_taken else AdoptionResult.REFUSED
     return AdoptionResult.NEW if held else AdoptionResult.WAITING
 
 
@@ -185,20 +182,19 @@ def _find_condition(found: FloatingIP, kind: ConditionType) -> Condition | None:
     return next((each for each in found.status.conditions if each.type == kind), None)
 
 
-def _find_mismatch(found: FloatingIP) -> Condition | None:
-    """Return the condition by which the operator refuses to write the guest of a floating IP."""
+def _find_refusal(found: FloatingIP) -> str:
     configured = _find_condition(found, ConditionType.GUEST_CONFIGURED)
-    return configured if configured is not None and configured.reason == CLUSTER_MISMATCH else None
+    return configured.message if configured is not None and configured.reason == CLUSTER_MISMATCH else ""
 
 
-def _report_guest(snapshot: ClusterSnapshot, asked: GuestReport) -> GuestAdoption:
+def _report_guest(snapshot: Snapshot, asked: GuestReport) -> GuestAdoption:
     own = {
         address
         for each in snapshot.cache.floating_ips_of(asked.guest)
-        if _find_mismatch(each) is None
+        if not _find_refusal(each)
         for address in read_addresses(each.status.addresses)
     }
-    carried = set(asked.addresses())
+    named = asked.addresses()
     releases = {
         f"{each.namespace}/{each.release} ({'kube-vip' if each.runs_kube_vip else 'kube-vip-cloud-provider'})"
         for each in asked.workloads
@@ -208,7 +204,11 @@ def _report_guest(snapshot: ClusterSnapshot, asked: GuestReport) -> GuestAdoptio
         guest=asked.guest,
         cluster=snapshot.cluster_of(asked.guest),
         problem=asked.problem,
-        surplus=tuple(format_address(each) for each in sorted(carried - own)),
-        missing=() if asked.problem else tuple(format_address(each) for each in sorted(own - carried)),
+        surplus=_format(named - own),
+        missing=() if asked.problem else _format(own - named),
         releases=tuple(sorted(releases)),
     )
+
+
+def _format(addresses: frozenset[Address] | set[Address]) -> tuple[str, ...]:
+    return tuple(format_address(each) for each in sorted(addresses))

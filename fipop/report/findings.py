@@ -1,35 +1,42 @@
-"""What is so with an installation, point by point: `fipop status` shows what is wrong of it, `fipop check` everything.
+"""What is right and wrong with an installation, point by point. Pure functions of a snapshot.
 
-Pure functions on a snapshot, and on what guests themselves showed if they were asked.
+`fipop status` shows what is wrong, `fipop check` shows everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from types import MappingProxyType
 
 from fipop.api import names
 from fipop.api.conditions import ConditionType, Verdict
-from fipop.ipam.addresses import Address, format_address
-from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS
+from fipop.api.objects import KubeObject
+from fipop.guest.findings import IN_TRANSIT
+from fipop.ipam.addresses import format_address
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS, Resource
+from fipop.operator.rollout.controller import describe_change
 from fipop.operator.rollout.plan import Phase
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.addresses import find_having
 from fipop.report.fleet import FloatingIPReport, GuestSummary
-from fipop.report.guests import GuestReport
 from fipop.report.ranges import RangeReport
-from fipop.report.snapshot import SCHEMA_REVISIONS, ClusterSnapshot, Installation, Kind, read_address
+from fipop.report.rendering import count_of
+from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
 from fipop.texts import sentence
 
 PENDING_GRACE = timedelta(minutes=5)
-"""For so long a floating IP may wait for its guest before that is called wrong."""
+"""How long a floating IP may wait for the operator, and an opted-in guest cluster for its floating IP."""
+MOST_ALIKE = 5
+"""The most findings of one kind that are shown one by one."""
+_AWAITED = IN_TRANSIT | {"Paused", "RolloutPending", "RolloutPaused"}
+"""Reasons of floating IPs for which nobody has to do anything."""
 
 
 class Severity(StrEnum):
-    """How much something matters. INFO is shown, and wrong for nobody."""
+    """How much something matters. INFO is shown, and needs no action."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -55,7 +62,7 @@ class Section(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a finding speaks of; `guests` are the namespaces of the guests that it concerns."""
+    """What a finding is about; `guests` are the namespaces of the guest clusters that it concerns."""
 
     section: str
     kind: str
@@ -106,29 +113,55 @@ def point(subject: Subject, severity: Severity, reason: str, message: str, advic
     )
 
 
-BIND_VIEWER = "Bind the ClusterRole fipop-viewer to yourself"
+def by_section(found: Iterable[Finding]) -> list[Finding]:
+    """Order findings by section; guest clusters are the last."""
+    order = {name: number for number, name in enumerate((*map(str, Section), ALL_GUESTS))}
+    return sorted(found, key=lambda each: order.get(each.subject.section, len(order)))
+
+
+def summarize(found: Iterable[Finding]) -> list[Finding]:
+    """Replace more than MOST_ALIKE findings of guest clusters, of one severity, kind and reason, by one."""
+    everything = list(found)
+    alike = Counter(map(_kind_of, everything))
+    shown: dict[object, Finding] = {}
+    for number, each in enumerate(everything):
+        is_many = bool(each.subject.guests) and alike[_kind_of(each)] > MOST_ALIKE
+        shown.setdefault(
+            _kind_of(each) if is_many else number, _count(each, alike[_kind_of(each)]) if is_many else each
+        )
+    return list(shown.values())
+
+
+def _kind_of(each: Finding) -> tuple[str, ...]:
+    return each.severity, each.subject.kind, each.reason
+
+
+def _count(first: Finding, number: int) -> Finding:
+    subject = first.subject
+    kind = "guest clusters" if subject.kind == "Guest" else f"{subject.kind} objects"
+    section = subject.section if subject.section in set(Section) else ALL_GUESTS
+    name = f"{number} {kind}, such as {subject.name}"
+    return replace(first, subject=replace(subject, section=section, kind="", name=name))
+
+
+ALL_GUESTS = "guest clusters"
+BIND_VIEWER = "Bind the ClusterRole fipop-viewer and the Role fipop-viewer to yourself"
 _OPERATOR = Subject(section=Section.OPERATOR, kind="Operator", name="fipop")
 
 
 def judge(
-    snapshot: ClusterSnapshot,
-    ranges: Iterable[RangeReport],
-    guests: Iterable[GuestSummary],
-    asked: Mapping[str, GuestReport] = MappingProxyType({}),
-) -> list[Finding]:
-    """Judge everything in a snapshot; `asked` are the guests that were asked, by their ids."""
-    found = [
-        *_judge_schemas(snapshot.installation),
-        *_judge_operator(snapshot),
-        *_judge_options(snapshot.installation),
-        *_judge_rollout(snapshot),
-        *_judge_ranges(snapshot, tuple(ranges)),
-        *_judge_addresses(snapshot),
-        *_judge_keys(snapshot),
-    ]
+    snapshot: Snapshot, ranges: Iterable[RangeReport], guests: Iterable[GuestSummary]
+) -> Iterator[Finding]:
+    """Judge everything in a snapshot."""
+    yield from _judge_schemas(snapshot.installation)
+    yield from _judge_operator(snapshot)
+    yield from _judge_options(snapshot.installation)
+    yield from _judge_rollout(snapshot)
+    yield from _judge_ranges(snapshot, tuple(ranges))
+    yield from _judge_addresses(snapshot)
+    yield from _judge_keys(snapshot)
     for each in guests:
-        found += _judge_guest(snapshot, each, asked.get(each.id))
-    return found
+        yield from _judge_guest(snapshot, each)
 
 
 def _judge_schemas(found: Installation) -> Iterator[Finding]:
@@ -141,10 +174,16 @@ def _judge_schemas(found: Installation) -> Iterator[Finding]:
         message = "the CRD does not exist"
         if revision is not None:
             message = f"the CRD has schema revision {revision}: fipop needs {needed}"
-        yield point(subject, Severity.CRITICAL, "OldSchema", message, "Apply the crds/ of this version")
+        yield point(
+            subject,
+            Severity.CRITICAL,
+            "OldSchema",
+            message,
+            "Install fipop, or restart it: it applies its CRDs",
+        )
 
 
-def _judge_operator(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
     found, namespace = snapshot.installation, snapshot.installation.namespace
     unread = {each.what for each in snapshot.unread}
     lease = found.leadership
@@ -203,32 +242,33 @@ def _judge_options(found: Installation) -> Iterator[Finding]:
         message = f"option {bad.option} {bad.reason}{value}"
         yield point(_OPERATOR, Severity.CRITICAL, "BadOption", message, edit)
     for unwise in found.unwise_options:
-        yield point(_OPERATOR, Severity.INFO, "UnwiseOption", unwise, "docs/reference/options.md")
+        yield point(_OPERATOR, Severity.INFO, "UnwiseOption", unwise, edit)
 
 
-def _judge_rollout(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+def _judge_rollout(snapshot: Snapshot) -> Iterator[Finding]:
     rollout = snapshot.installation.rollout
+    what = f"the rollout of {describe_change(rollout)}" if rollout is not None else ""
     if rollout is not None and rollout.phase is Phase.STOPPED:
-        message = f"the rollout of target {rollout.target.name} stopped: {rollout.reason}"
-        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, "docs/how-to/update-kube-vip.md")
-    if rollout is not None and snapshot.installation.rollout_paused:
-        message = f"the rollout of target {rollout.target.name} is paused: kubevipRolloutPaused is true"
-        yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "docs/how-to/update-kube-vip.md")
+        message = f"{what} stopped: {rollout.reason}"
+        advice = "Correct the options, or repair the guest clusters and run fipop rollout retry"
+        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, advice)
+    if snapshot.installation.rollout_paused:
+        message = f"{what} is paused: kubevipRolloutPaused is true"
+        yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "fipop rollout resume")
     for each in snapshot.cache.floating_ips.all():
         for one in each.status.conditions:
             is_blocked = one.is_true and one.reason.startswith(("Chart", "ReleaseFailed"))
             if is_blocked and one.type in (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY):
-                yield point(
-                    _OPERATOR, Severity.WARNING, "RolloutBlocked", one.message, "docs/how-to/air-gap.md"
-                )
+                advice = f"kubectl -n {snapshot.installation.namespace} describe configmap kube-fip-config"
+                yield point(_OPERATOR, Severity.WARNING, "RolloutBlocked", one.message, advice)
                 return
 
 
-def _judge_ranges(snapshot: ClusterSnapshot, ranges: tuple[RangeReport, ...]) -> Iterator[Finding]:
+def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterator[Finding]:
     if not ranges and snapshot.is_read(Kind.RANGES):
         subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name="")
         message = "guest clusters get no address: no FloatingIPRange exists"
-        advice = "Edit examples/range.yaml and apply it"
+        advice = "Create one: kubectl explain floatingiprange.spec"
         yield point(subject, Severity.INFO, "NoRange", message, advice)
     for each in ranges:
         subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
@@ -251,17 +291,21 @@ def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
         severity = Severity.CRITICAL if each.state == "Full" else Severity.WARNING
         taken = f"{usage.used + usage.quarantined} of {usage.total} {each.family} addresses"
         message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
+        if not usage.total:
+            message = f"the range assigns no {each.family} address: {each.conflict or 'all are excluded'}"
         yield point(subject, severity, each.state, message, advice)
     if each.reason == "HarvesterNotFound":
         yield point(subject, Severity.WARNING, each.reason, each.message, describe)
     if each.conflict:
         yield point(subject, Severity.WARNING, "Overlap", each.conflict, describe)
     if each.whole is not None and each.whole.out_of_range:
-        message = f"{each.whole.out_of_range} held addresses are outside of the range"
+        held = count_of(each.whole.out_of_range, "held address", "held addresses")
+        verb = "is" if each.whole.out_of_range == 1 else "are"
+        message = f"{held} {verb} outside of the range"
         yield point(subject, Severity.WARNING, "OutOfRange", message, f"fipop who {each.name}")
 
 
-def _judge_addresses(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+def _judge_addresses(snapshot: Snapshot) -> Iterator[Finding]:
     for use in sorted(each for each in snapshot.cache.ledger.uses() if each.is_held):
         having = sorted(find_having(snapshot, use.space, use.address))
         if len(having) > 1:
@@ -276,7 +320,7 @@ def _judge_addresses(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             yield point(subject, Severity.CRITICAL, "Duplicate", message, f"fipop who {text}")
 
 
-def _judge_keys(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+def _judge_keys(snapshot: Snapshot) -> Iterator[Finding]:
     cache = snapshot.cache
     for section, resource, found in (
         (Section.RANCHER, PROVISIONING_CLUSTERS, cache.clusters.all()),
@@ -289,103 +333,58 @@ def _judge_keys(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             guests = frozenset((guest,)) - {""}
             subject = Subject(section=section, kind=resource.kind, name=name, guests=guests)
             for odd in each.oddities:
-                yield point(
-                    subject, Severity.WARNING, "Misspelt", odd, "docs/reference/annotations-and-labels.md"
-                )
+                yield point(subject, Severity.WARNING, "Misspelt", odd, _kubectl("edit", resource, each))
 
 
-def _judge_guest(
-    snapshot: ClusterSnapshot, summary: GuestSummary, asked: GuestReport | None
-) -> Iterator[Finding]:
+def _kubectl(verb: str, resource: Resource, found: KubeObject) -> str:
+    where = f" -n {found.namespace}" if found.namespace else ""
+    kind = "clusters.provisioning.cattle.io" if resource is PROVISIONING_CLUSTERS else resource.kind.lower()
+    return f"kubectl{where} {verb} {kind} {found.name}"
+
+
+def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]:
     name, guests = summary.cluster or summary.id, frozenset((summary.id,))
     subject = Subject(section=f"guest {name}", kind="Guest", name=name, guests=guests)
-    yield from _judge_connection(subject, summary, asked)
-    carried = asked.addresses() if asked is not None and not asked.problem else None
+    if summary.reachable is not None:
+        message = f"guest cluster {summary.id} answered the operator's last visit"
+        severity, reason = Severity.OK, "Reachable"
+        if not summary.reachable:
+            message = f"guest cluster {summary.id} did not answer the operator's last visit"
+            severity, reason = Severity.CRITICAL, "Unreachable"
+        advice = "Check in Rancher that the guest cluster runs and that its agent is connected"
+        yield point(subject, severity, reason, message, advice)
     for each in summary.floating_ips:
         full_name = f"{each.floating_ip.namespace}/{each.floating_ip.name}"
         about = Subject(section=subject.section, kind="FloatingIP", name=full_name, guests=guests)
-        yield _judge_floating_ip(about, each, carried, snapshot.now)
+        yield _judge_floating_ip(about, each, snapshot.now)
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
-        yield _judge_lack(snapshot, subject, summary.id)
-    opted_in = any(each.opted_in for each in snapshot.cache.guest_clusters(summary.id))
-    installs = snapshot.installation.settings.kubevip_guest_install.includes(opted_in=opted_in)
-    for role, found in asked.programs.items() if asked is not None and installs else ():
-        severity = Severity.OK if found.verdict is Verdict.TRUE else Severity.CRITICAL
-        advice = f"kubectl -n {summary.id} describe floatingips"
-        yield point(subject, severity, found.reason, f"{role}: {found.message}", advice)
+        yield _judge_lack(snapshot, subject, summary)
 
 
-def _judge_lack(snapshot: ClusterSnapshot, subject: Subject, guest_id: str) -> Finding:
+def _judge_lack(snapshot: Snapshot, subject: Subject, summary: GuestSummary) -> Finding:
     """Judge that a guest cluster that is opted in has no floating IP: kube-vip is not installed there."""
     message, severity = f"guest cluster {subject.name} is opted in and has no FloatingIP", Severity.WARNING
-    clusters = snapshot.cache.guest_clusters(guest_id)
-    if any(snapshot.now - each.created < PENDING_GRACE or each.is_deleting for each in clusters):
+    may_create = snapshot.installation.settings.may_create_floating_ips
+    if any(snapshot.now - each.created < PENDING_GRACE or each.is_deleting for each in summary.clusters):
         severity = Severity.INFO
-    elif any(each.is_imported for each in clusters):
+    elif any(each.is_imported for each in summary.clusters):
         message += ": no range serves it, or Rancher has not detected its provider yet"
-    elif snapshot.installation.settings.may_create_floating_ips:
-        is_wanted = any(each.wants_floating_ip for each in clusters)
-        severity = Severity.CRITICAL if is_wanted else severity
-    return point(subject, severity, "NoFloatingIP", message, "docs/how-to/create-a-range.md")
+    elif may_create and any(each.wants_floating_ip for each in summary.clusters):
+        severity, message = Severity.CRITICAL, f"{message}: no range serves it"
+    first = summary.clusters[0]
+    advice = f"{_kubectl('describe', PROVISIONING_CLUSTERS, first)} shows in its events what differs"
+    return point(subject, severity, "NoFloatingIP", message, advice)
 
 
-_FAILED_STEPS = {
-    "rights": ("Unread", "Use an account that can get the kubeconfig Secret, or add --no-guests"),
-    "kubeconfig": ("KubeconfigUnusable", "docs/concepts/guest-cluster-reconciliation.md"),
-    "connection": (
-        "Unreachable",
-        "Check that the guest cluster runs, and that its agent is connected to Rancher",
-    ),
-    "objects": ("Unreadable", "Check the rights of the kubeconfig of the guest cluster"),
-}
-
-
-def _judge_connection(
-    subject: Subject, summary: GuestSummary, asked: GuestReport | None
-) -> Iterator[Finding]:
-    if asked is not None and asked.problem:
-        reason, advice = _FAILED_STEPS[asked.step]
-        is_in_transit = any(each.is_in_transit for each in summary.floating_ips)
-        severity = Severity.WARNING if asked.step == "rights" else Severity.CRITICAL
-        yield point(subject, Severity.INFO if is_in_transit else severity, reason, asked.problem, advice)
-    elif asked is not None:
-        yield point(
-            subject,
-            Severity.OK,
-            "Reachable",
-            f"the API server of the guest cluster answered: {asked.version}",
-        )
-    elif summary.reachable is False:
-        message = f"guest cluster {summary.id} did not answer the last request of the operator"
-        advice = f"fipop check --guest {subject.name}"
-        yield point(subject, Severity.WARNING, "Unreachable", message, advice)
-
-
-def _judge_floating_ip(
-    subject: Subject, each: FloatingIPReport, carried: frozenset[Address] | None, now: datetime
-) -> Finding:
-    """Judge a floating IP; `carried` are the addresses in its guest's ConfigMap, None if those are not known."""
+def _judge_floating_ip(subject: Subject, each: FloatingIPReport, now: datetime) -> Finding:
+    """Judge a floating IP by its condition Ready, as the operator wrote it."""
     found, ready = each.floating_ip, each.ready
-    held = [address for text in found.status.addresses if (address := read_address(text)) is not None]
-    missing = [format_address(one) for one in held if carried is not None and one not in carried]
-    severity, reason, message = Severity.WARNING, ready.reason, ready.message
-    if _is_waiting(each, now):
-        severity = Severity.INFO
-    elif missing and ready.reason != "ClusterMismatch":
-        severity, reason = Severity.CRITICAL, "NotInGuest"
-        message = f"the ConfigMap of the guest cluster does not have {', '.join(missing)} ({ready.reason})"
-    elif ready.is_true:
+    is_young = now - (ready.last_transition_time or found.created) < PENDING_GRACE
+    severity, message = Severity.CRITICAL, ready.message
+    if ready.is_true:
         severity, message = Severity.OK, f"the FloatingIP holds {', '.join(found.status.addresses)}"
-    elif not held:
-        severity = Severity.CRITICAL
-    advice = f"kubectl -n {found.namespace} describe floatingip {found.name}"
-    return point(subject, severity, reason, message, advice)
-
-
-def _is_waiting(each: FloatingIPReport, now: datetime) -> bool:
-    """Whether a floating IP is not ready and nobody is at fault: it is paused, or it is new, or Rancher is at work."""
-    if each.ready.is_true:
-        return False
-    is_pending = each.ready.status is Verdict.UNKNOWN
-    is_young = now - (each.ready.last_transition_time or each.floating_ip.created) < PENDING_GRACE
-    return each.floating_ip.paused or (is_pending and (is_young or each.is_in_transit))
+    elif found.paused or ready.reason in _AWAITED or (ready.status is Verdict.UNKNOWN and is_young):
+        severity = Severity.INFO
+    elif ready.status is Verdict.UNKNOWN and found.status.addresses:
+        severity = Severity.WARNING
+    return point(subject, severity, ready.reason, message, _kubectl("describe", FLOATING_IPS, found))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, ReleaseStatus
-from fipop.guest.findings import IN_TRANSIT
-from fipop.report.snapshot import ClusterSnapshot
+from fipop.rancher.objects import ProvisioningCluster
+from fipop.report.snapshot import Snapshot
 
 _NO_STATUS = Condition(
     type=ConditionType.READY,
@@ -20,80 +20,74 @@ _NO_STATUS = Condition(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPReport:
-    """One floating IP with the name of its cluster and its condition Ready.
-
-    `reachable` is None if nothing is known of the guest. `is_in_transit`: the operator says that Rancher makes it.
-    """
+    """One floating IP with the name of its cluster and its condition Ready."""
 
     floating_ip: FloatingIP
     cluster: str
     ready: Condition
-    reachable: bool | None
-    is_in_transit: bool
+
+    @property
+    def wrong(self) -> tuple[Condition, ...]:
+        """The conditions that are not True, without Ready, which sums them up."""
+        found = self.floating_ip.status.conditions
+        return tuple(each for each in found if not each.is_true and each.type != ConditionType.READY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestSummary:
-    """One guest with what is known of it; `reachable` None: no floating IP of it says."""
+    """One guest cluster that has floating IPs or is opted in."""
 
     id: str
     cluster: str
-    reachable: bool | None
+    clusters: tuple[ProvisioningCluster, ...]
     floating_ips: tuple[FloatingIPReport, ...]
 
     @property
-    def addresses(self) -> tuple[str, ...]:
-        """The addresses that its floating IPs have."""
-        return tuple(text for each in self.floating_ips for text in each.floating_ip.status.addresses)
+    def opted_in(self) -> bool:
+        """Whether its label opts it in."""
+        return any(each.opted_in for each in self.clusters)
+
+    @property
+    def reachable(self) -> bool | None:
+        """Whether the operator reached it at its last visit; None if no floating IP shows that."""
+        guests = (each.floating_ip.status.guest for each in self.floating_ips)
+        told = [each.reachable for each in guests if each is not None and each.reachable is not None]
+        return all(told) if told else None
 
     @property
     def releases(self) -> tuple[ReleaseStatus, ...]:
         """The releases of fipop in it, as the first status that has any shows them."""
-        told = (each.floating_ip.status.guest for each in self.floating_ips)
-        return next((each.releases for each in told if each is not None and each.releases), ())
-
-    @property
-    def worst(self) -> FloatingIPReport | None:
-        """The first floating IP that is not ready, else the first."""
-        return min(self.floating_ips, key=lambda each: each.ready.is_true, default=None)
+        guests = (each.floating_ip.status.guest for each in self.floating_ips)
+        return next((each.releases for each in guests if each is not None and each.releases), ())
 
 
-def report_floating_ips(snapshot: ClusterSnapshot) -> tuple[FloatingIPReport, ...]:
+def report_floating_ips(snapshot: Snapshot) -> tuple[FloatingIPReport, ...]:
     """Report all floating IPs, by namespace and name."""
-    return tuple(_report(snapshot, each) for each in snapshot.cache.floating_ips.all())
+    return tuple(
+        FloatingIPReport(
+            floating_ip=each,
+            cluster=snapshot.cluster_of(each.namespace, each.cluster or ""),
+            ready=next(
+                (one for one in each.status.conditions if one.type == ConditionType.READY), _NO_STATUS
+            ),
+        )
+        for each in snapshot.cache.floating_ips.all()
+    )
 
 
-def report_guests(
-    snapshot: ClusterSnapshot, floating_ips: tuple[FloatingIPReport, ...]
-) -> tuple[GuestSummary, ...]:
-    """Report all guests that have floating IPs or are opted in, by cluster and id."""
+def report_guests(snapshot: Snapshot, floating_ips: tuple[FloatingIPReport, ...]) -> tuple[GuestSummary, ...]:
+    """Report all guest clusters that have floating IPs or are opted in, by cluster and id."""
     by_namespace: dict[str, list[FloatingIPReport]] = defaultdict(list)
     for each in floating_ips:
         by_namespace[each.floating_ip.namespace].append(each)
     opted_in = {each.cluster_name for each in snapshot.cache.clusters.all() if each.opted_in} - {""}
-    reports = []
-    for guest in opted_in | by_namespace.keys():
-        own = tuple(by_namespace.get(guest, ()))
-        told = [each.reachable for each in own if each.reachable is not None]
-        reports.append(
-            GuestSummary(
-                id=guest,
-                cluster=snapshot.cluster_of(guest),
-                reachable=all(told) if told else None,
-                floating_ips=own,
-            )
+    reports = [
+        GuestSummary(
+            id=guest,
+            cluster=snapshot.cluster_of(guest),
+            clusters=tuple(snapshot.cache.guest_clusters(guest)),
+            floating_ips=tuple(by_namespace.get(guest, ())),
         )
+        for guest in opted_in | by_namespace.keys()
+    ]
     return tuple(sorted(reports, key=lambda each: (each.cluster, each.id)))
-
-
-def _report(snapshot: ClusterSnapshot, found: FloatingIP) -> FloatingIPReport:
-    guest = found.status.guest
-    return FloatingIPReport(
-        floating_ip=found,
-        cluster=snapshot.cluster_of(found.namespace, found.cluster or ""),
-        ready=next(
-            (each for each in found.status.conditions if each.type == ConditionType.READY), _NO_STATUS
-        ),
-        reachable=guest.reachable if guest is not None else None,
-        is_in_transit=any(each.reason in IN_TRANSIT for each in found.status.conditions),
-    )

@@ -1,4 +1,4 @@
-"""Reads a snapshot of a management cluster with the reader's own rights: what is refused is named and left out."""
+"""Reads a snapshot of a management cluster with the reader's own rights. What is refused is named and left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from fipop.api import names
 from fipop.api.codec import parse_time
-from fipop.errors import ApiError, ForbiddenError
+from fipop.errors import ApiError, FipopError, ForbiddenError
 from fipop.jsons import Json, as_list, as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
@@ -29,10 +29,10 @@ from fipop.operator.rollout.controller import parse_counts, parse_rollout
 from fipop.rancher.objects import LABEL_PROVIDER, PROVIDER_HARVESTER
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
-    ClusterSnapshot,
     Installation,
     Kind,
     Leadership,
+    Snapshot,
     Unread,
     Workload,
 )
@@ -45,12 +45,10 @@ LIST_SECONDS = 60.0
 _OPERATOR_LABELS = "app.kubernetes.io/name=fipop,app.kubernetes.io/component!=web"
 
 
-async def read_snapshot(
-    client: KubeClient, *, namespace: str, about_operator: bool = True
-) -> ClusterSnapshot:
+async def read_snapshot(client: KubeClient, *, namespace: str, about_operator: bool = True) -> Snapshot:
     """Read the management cluster once; the operator itself is in `namespace`.
 
-    Raises ApiError if the API server does not answer or refuses the credential.
+    Raises ApiError if the API server does not answer or refuses the credential, and NotManagementClusterError.
     """
     reader, cache = SnapshotReader(client), ClusterCache()
     # A floating IP without a status is in the space of its range.
@@ -64,18 +62,24 @@ async def read_snapshot(
         label = f"{LABEL_PROVIDER}={PROVIDER_HARVESTER}"
         lists.append(reader.fill(cache, Kind.HARVESTERS, MANAGEMENT_CLUSTERS, label_selector=label))
     await asyncio.gather(*lists)
+    if reader.unknown >= {Kind.RANGES, Kind.CLUSTERS}:
+        raise NotManagementClusterError("has neither Rancher nor fipop: is it the management cluster?")
     # What guest clusters use is known from the statuses of the ranges alone: it counts nowhere else.
     cache.ledger.reports.could_serve = lambda _range, _guest_id: False
     cache.ledger.recall_reports(cache.ranges.all(), lambda _guest_id: True)
     installation = (
         await reader.read_installation(namespace) if about_operator else Installation(namespace=namespace)
     )
-    return ClusterSnapshot(
+    return Snapshot(
         now=client.server_now(),
         cache=cache,
         installation=installation,
         unread=tuple(sorted(reader.unread, key=lambda each: each.what)),
     )
+
+
+class NotManagementClusterError(FipopError):
+    """The API server knows neither the kinds of fipop nor those of Rancher."""
 
 
 class SnapshotReader:
@@ -84,6 +88,8 @@ class SnapshotReader:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self.unread: list[Unread] = []
+        self.unknown: set[str] = set()
+        """What the API server does not know."""
 
     async def fill(
         self, cache: ClusterCache, what: str, resource: Resource, *, label_selector: str | None = None
@@ -107,7 +113,7 @@ class SnapshotReader:
     async def attempt(
         self, what: str, resource: Resource, verb: str, read: Awaitable[T], *, namespace: str | None = None
     ) -> T | None:
-        """Wait for a read; None, and a note, where it was refused or failed."""
+        """Wait for a read; None, and an entry in `unread`, if it was refused or failed."""
         try:
             return await read
         except ForbiddenError:
@@ -117,13 +123,15 @@ class SnapshotReader:
         except ApiError as error:
             if error.status in (_NO_ANSWER, HTTPStatus.UNAUTHORIZED):
                 raise
-            is_unknown = error.status == HTTPStatus.NOT_FOUND
-            problem = f"the API server does not know {resource.plural}" if is_unknown else str(error)
+            problem = str(error)
+            if error.status == HTTPStatus.NOT_FOUND:
+                problem = f"the API server does not know {resource.plural}"
+                self.unknown.add(what)
             self.unread.append(Unread(what=what, problem=problem))
         return None
 
     async def read_installation(self, namespace: str) -> Installation:
-        """Look at what belongs to the operator itself."""
+        """Read what belongs to the operator itself."""
         before = len(self.unread)
         own = await self._find_own(namespace)
         lease, predecessor, config, rollout, *crds = await asyncio.gather(
@@ -199,5 +207,5 @@ def read_workload(deployment: Json) -> Workload:
 
 
 def read_revision(crd: Json | None) -> int | None:
-    """Give the revision of a schema of ours: 0 for the predecessor's, None where there is no such CRD."""
+    """Return the revision of one of fipop's CRDs: 0 for the predecessor's, None if there is no such CRD."""
     return None if crd is None else revision_of(crd)

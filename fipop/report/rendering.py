@@ -1,4 +1,4 @@
-"""Views as people and programs want them: tables as kubectl writes them, JSON, YAML, CSV."""
+"""Reports as text: tables as kubectl writes them, JSON, and CSV for a spreadsheet."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any
-
-import yaml
 
 from fipop.api.codec import format_time
 from fipop.ipam.ranges import Usage
@@ -19,27 +17,21 @@ from fipop.texts import clean
 
 _GAP = "   "
 _LONGEST_CELL = 300
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-class Output(StrEnum):
-    """The formats that `-o` knows; SHORT is a table of what somebody should look at, without remarks."""
-
-    TABLE = "table"
-    SHORT = "short"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    CSV = "csv"
+def to_json(value: object) -> str:
+    """Return a report as JSON: fields in camelCase, times in RFC 3339, null for what is not known."""
+    return json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n"
 
 
-def to_json(value: Any) -> Any:
-    """Give a view as JSON has it: fields in camelCase, times in RFC 3339, null for what is not known."""
+def _plain(value: Any) -> Any:
     if hasattr(value, "to_fields"):
-        return to_json(value.to_fields())
+        return _plain(value.to_fields())
     if is_dataclass(value) and not isinstance(value, type):
-        return {camel_case(each.name): to_json(getattr(value, each.name)) for each in fields(value)}
+        return {_camel_case(each.name): _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Usage):
-        return {camel_case(name): count for name, count in value.counts().items()}
+        return {_camel_case(name): count for name, count in value.counts().items()}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str):
@@ -47,9 +39,9 @@ def to_json(value: Any) -> Any:
     if isinstance(value, datetime):
         return format_time(value)
     if isinstance(value, Mapping):
-        return {_clean_whole(str(key)): to_json(each) for key, each in value.items()}
+        return {_clean_whole(str(key)): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | frozenset | set):
-        return [to_json(each) for each in value]
+        return [_plain(each) for each in value]
     return value
 
 
@@ -57,22 +49,13 @@ def _clean_whole(text: str) -> str:
     return clean(text, len(text))
 
 
-def camel_case(name: str) -> str:
-    """Give a field's name as our JSON has it."""
+def _camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
 
-def dump(value: object, output: Output) -> str:
-    """Give a view as JSON or YAML text."""
-    found = to_json(value)
-    if output is Output.YAML:
-        return yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
-
-
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Align cells under their headings; nothing is cut to a terminal's width, as kubectl does."""
+    """Align cells under their headings. As with kubectl, nothing is cut to the width of the terminal."""
     cells = [[clean(cell, _LONGEST_CELL) or "-" for cell in row] for row in rows]
     lines = [list(header), *cells]
     widths = [max(len(line[index]) for line in lines) for index in range(len(header))]
@@ -83,11 +66,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(padded) + "\n"
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 def to_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Give rows as RFC 4180 has them; a cell that a spreadsheet would take for a formula gets an apostrophe."""
+    """Return rows in the form of RFC 4180. A cell that a spreadsheet would take for a formula gets an apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(header)
@@ -97,19 +77,18 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def bar(percent: float, width: int = 20) -> str:
-    """Draw how full something is."""
-    full = min(width, round(percent / 100 * width)) if percent < 100 else width
-    return "█" * full + "░" * (width - full)
+def count_of(number: int, singular: str, plural: str = "") -> str:
+    """Return a number with its noun: "1 guest cluster", "2 guest clusters"."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def moment(time: datetime | None) -> str:
-    """Write a time for people: UTC, to the second; "" for none."""
+    """Return a time for people: UTC, to the second; "" for none."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ") if time is not None else ""
 
 
 def age(seconds: float) -> str:
-    """Write a duration as kubectl does, in its two largest units at most."""
+    """Return a duration as kubectl writes it, in its two largest units at most."""
     left = max(0, int(seconds))
     for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if left >= 2 * size:

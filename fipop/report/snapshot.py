@@ -5,6 +5,7 @@ What could not be read is named in `unread`, and is unknown to every report, nev
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,9 +15,11 @@ from fipop.api import names
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, parse_address
 from fipop.ipam.errors import IpamError
+from fipop.operator.rollout.controller import describe_change
 from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.settings.options import DEFAULTS, BadOption, Settings
 from fipop.state.cache import ClusterCache
+from fipop.state.claims import read_addresses
 
 
 class Kind(StrEnum):
@@ -30,8 +33,8 @@ class Kind(StrEnum):
 
 
 SCHEMA_REVISIONS = {
-    f"floatingipranges.{names.GROUP}": 6,
-    f"floatingips.{names.GROUP}": 5,
+    f"floatingipranges.{names.GROUP}": 7,
+    f"floatingips.{names.GROUP}": 6,
     f"floatingipreservations.{names.GROUP}": 3,
 }
 """The revisions of our CRDs that this version knows."""
@@ -105,9 +108,25 @@ class Installation:
         is_active = self.rollout is not None and self.rollout.phase is Phase.PROGRESSING
         return is_active and self.settings.kubevip_rollout_paused
 
+    def render_rollout(self) -> dict[str, object] | None:
+        """Return the fields of the rollout in JSON; None if there is none."""
+        state = self.rollout
+        if state is None:
+            return None
+        return {
+            "target": state.target.name,
+            "change": describe_change(state),
+            "charts": {role.value: chart.version for role, chart in state.target.charts.items()},
+            "stable": state.stable.name if state.stable is not None else "",
+            "phase": state.phase,
+            "paused": self.rollout_paused,
+            "guests": self.rollout_guests,
+            "reason": state.reason,
+        }
+
 
 @dataclass(slots=True, kw_only=True)
-class ClusterSnapshot:
+class Snapshot:
     """A management cluster as it was read once; `now` is its API server's time."""
 
     now: datetime
@@ -117,11 +136,18 @@ class ClusterSnapshot:
     )
     unread: tuple[Unread, ...] = ()
     _cluster_names: dict[str, str] = field(init=False)
+    _requests: dict[tuple[str, Address], list[FloatingIP]] = field(init=False)
 
     def __post_init__(self) -> None:
-        statuses = ((each.namespace, each.status.guest) for each in self.cache.floating_ips.all())
+        floating_ips = self.cache.floating_ips.all()
+        statuses = ((each.namespace, each.status.guest) for each in floating_ips)
         self._cluster_names = {guest: each.cluster for guest, each in statuses if each and each.cluster}
         self._cluster_names |= {each.cluster_name: each.name for each in self.cache.clusters.all()}
+        requests = defaultdict(list)
+        for each in floating_ips:
+            for address in read_addresses(each.spec.ipaddress.split(",")):
+                requests[self.space_of(each), address].append(each)
+        self._requests = dict(requests)
 
     def is_read(self, *kinds: Kind) -> bool:
         """Whether all of these kinds could be read; of the others nothing may be concluded from absence."""
@@ -142,6 +168,10 @@ class ClusterSnapshot:
     def space_of(self, found: FloatingIP) -> str:
         """Return the address space of what a floating IP has or names."""
         return self.cache.ledger.space_of(found)
+
+    def requests_for(self, space: str, address: Address) -> list[FloatingIP]:
+        """Return the floating IPs whose spec names an address, whether they hold it or not."""
+        return self._requests.get((space, address), [])
 
     def cluster_of(self, namespace: str, fallback: str = "") -> str:
         """Return the name of the cluster whose guest has this namespace, as Rancher or a status names it."""

@@ -10,30 +10,37 @@ from typing import Any
 from fipop.api import names
 from fipop.api.conditions import Verdict
 from fipop.report.addresses import find_namespaces
-from fipop.report.findings import BIND_VIEWER, Finding, Severity, Subject, judge, point
+from fipop.report.findings import BIND_VIEWER, Finding, Severity, Subject, by_section, judge, point
 from fipop.report.fleet import FloatingIPReport, GuestSummary, report_floating_ips, report_guests
 from fipop.report.ranges import RangeReport, report_ranges
-from fipop.report.snapshot import SCHEMA_REVISIONS, ClusterSnapshot, Kind
+from fipop.report.snapshot import SCHEMA_REVISIONS, Kind, Snapshot
 
 Counts = Mapping[str, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusReport:
-    """All of an installation at one moment; `problems` is what is not as it should be, the worst first."""
+    """All of an installation at one moment."""
 
-    snapshot: ClusterSnapshot
+    snapshot: Snapshot
     ranges: tuple[RangeReport, ...]
     floating_ips: tuple[FloatingIPReport, ...]
     guests: tuple[GuestSummary, ...]
-    problems: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
+    """Everything, by section."""
     only: frozenset[str] | None = None
-    """The guests that `problems` are about; None for all."""
+    """The guest clusters that `findings` are about; None for all."""
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """What is not as it should be, the worst first, and of these what concerns the whole installation."""
+        found = (each for each in self.findings if each.severity is not Severity.OK)
+        return tuple(sorted(found, key=lambda each: list(Severity).index(each.severity)))
 
     @property
     def healthy(self) -> bool | None:
-        """Whether nothing should be done; None if nothing wrong is known, and not everything could be read."""
-        if any(each.is_wrong for each in self.problems):
+        """Whether no action is needed; None if nothing wrong is known, and not everything could be read."""
+        if any(each.is_wrong for each in self.findings):
             return False
         return None if self.snapshot.unread else True
 
@@ -61,60 +68,40 @@ class StatusReport:
             "ranges": self.ranges,
             "floatingIps": self.count_floating_ips(),
             "guests": self.count_guests(),
-            "rollout": self._render_rollout(),
+            "rollout": self.snapshot.installation.render_rollout(),
             "problems": self.problems,
             "unread": self.snapshot.unread,
         }
 
-    def _render_rollout(self) -> dict[str, Any] | None:
-        state = self.snapshot.installation.rollout
-        if state is None:
-            return None
-        return {
-            "target": state.target.name,
-            "charts": {role.value: chart.version for role, chart in state.target.charts.items()},
-            "stable": state.stable.name if state.stable is not None else "",
-            "phase": state.phase,
-            "paused": self.snapshot.installation.rollout_paused,
-            "guests": self.snapshot.installation.rollout_guests,
-            "reason": state.reason,
-        }
 
-
-def report_status(snapshot: ClusterSnapshot, namespace: str | None = None) -> StatusReport:
-    """Report the whole; of one guest, by its id or cluster, only what is wrong there."""
+def report_status(snapshot: Snapshot, name: str | None = None) -> StatusReport:
+    """Report the whole; of one guest cluster, by its id or name, only what concerns it."""
     ranges, floating_ips = report_ranges(snapshot), report_floating_ips(snapshot)
     guests = report_guests(snapshot, floating_ips)
-    only = frozenset(find_namespaces(snapshot, namespace)) if namespace is not None else None
-    problems = [
-        each
-        for each in judge(snapshot, ranges, guests)
-        if each.severity is not Severity.OK and (only is None or only & each.subject.guests)
-    ]
-    if namespace is not None and not only:
-        problems = [_judge_missing(snapshot, namespace)]
-    order = list(Severity)
-    problems.sort(key=lambda each: (order.index(each.severity), each.subject.kind, each.subject.name))
+    only = frozenset(find_namespaces(snapshot, name)) if name is not None else None
+    found = [each for each in judge(snapshot, ranges, guests) if only is None or only & each.subject.guests]
+    if name is not None and not only:
+        found = [_judge_missing(snapshot, name)]
     return StatusReport(
         snapshot=snapshot,
         ranges=ranges,
         floating_ips=floating_ips,
         guests=guests,
-        problems=tuple(problems),
+        findings=tuple(by_section(found)),
         only=only,
     )
 
 
-def _judge_missing(snapshot: ClusterSnapshot, name: str) -> Finding:
+def _judge_missing(snapshot: Snapshot, name: str) -> Finding:
     subject = Subject(section=f"guest {name}", kind="Guest", name=name)
     if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
         message = "the guest cluster is not known: not all clusters and floating IPs could be read"
         return point(subject, Severity.INFO, "Unknown", message, BIND_VIEWER)
     message = "no guest cluster has this id or name"
-    return point(subject, Severity.WARNING, "NotFound", message, "kubectl get fip --all-namespaces")
+    return point(subject, Severity.WARNING, "NotFound", message, "Run fipop status -o wide to see all")
 
 
-def _render_operator(snapshot: ClusterSnapshot) -> dict[str, Any]:
+def _render_operator(snapshot: Snapshot) -> dict[str, Any]:
     found, now = snapshot.installation, snapshot.now
     lease, workload = found.leadership, found.workload
     is_predecessor_read = not any(each.what == names.PREDECESSOR_DEPLOYMENT for each in snapshot.unread)

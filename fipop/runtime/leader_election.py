@@ -1,14 +1,24 @@
-"""One replica works, the others stand by: the leader's work runs only while its Lease is surely held."""
+"""One replica works, the others stand by: leader election by a Lease (coordination.k8s.io).
+
+A process leads once. It counts its hold from before the request that gained it, by a clock that runs on while the
+machine is suspended. If it cannot renew the Lease before the renew deadline, it stops its work and ends, while every
+other replica still waits; a new process knows nothing but what is stored. A holder of which no renewal was seen for the
+duration that it promised has stopped by its own clock: what a Lease says about times is another machine's.
+
+The election of the kubernetes package is not used: a lost connection ends it and leaves the work running, a request may
+take five minutes, and the Lease is never released.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+import math
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from fipop.boundary import boottime
+from fipop.boundary import boottime, end_process
 from fipop.deadlines import (
     LEASE_DURATION_SECONDS,
     LEASE_RENEW_DEADLINE_SECONDS,
@@ -16,17 +26,25 @@ from fipop.deadlines import (
     LEASE_RETRY_SECONDS,
     STOP_MARGIN_SECONDS,
 )
-from fipop.errors import FipopError, StartError
-from fipop.runtime.lease import LeaseLock
+from fipop.errors import ConflictError, FipopError, NotFoundError, StartError
+from fipop.jsons import Json, as_mapping
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import LEASES
+
+LONGEST_DURATION_SECONDS = 600
+"""A Lease that promises more is wrong: no other replica could take over."""
+STOP_GRACE_SECONDS = 5.0
+"""What work gets to stop if the Lease is another replica's already: it looks before each write, helm ends in 3 s."""
+RELEASE_SECONDS = 2.0
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTimes:
-    """Seconds. Between the renew deadline and the end of the lease the work has time to stop.
+    """Seconds. Between the renew deadline and the end of the Lease the work has time to stop.
 
-    A new leader is there after `retry` when the old one left, after `duration` + 2 `retry` when it was killed.
+    A new leader is there after `retry` if the former one stopped, after `duration` + 2 `retry` if it was killed.
     """
 
     duration_seconds: int = LEASE_DURATION_SECONDS
@@ -35,182 +53,186 @@ class LeaseTimes:
     retry_seconds: float = LEASE_RETRY_SECONDS
 
     def __post_init__(self) -> None:
-        if (
-            not 0
-            < self.retry_seconds
-            <= self.renew_seconds
-            < self.renew_deadline_seconds
-            < self.duration_seconds
-        ):
-            raise ValueError("lease times: needed is 0 < retry <= renew < renew deadline < duration")
-
-
-class LeaderWorkStuckError(FipopError):
-    """The leader's work did not stop in time: the process must end at once, before another one leads."""
-
-    def __init__(self, *, waited_seconds: float) -> None:
-        self.waited_seconds = waited_seconds
-        super().__init__(
-            f"the leader's work did not stop within {waited_seconds:.1f} s; the process must end"
-        )
-
-
-_STOP_GRACE_SECONDS = 1.0
-"""What work gets to stop when the lease is gone already: it was cancelled, and looks before each write."""
-_RELEASE_SECONDS = 2.0
-_LEAST_CALL_SECONDS = 0.01
-"""No call is begun that has less time than this."""
+        if not (0 < self.retry_seconds <= self.renew_seconds < self.renew_deadline_seconds):
+            raise ValueError("lease times: needed is 0 < retry <= renew < renew deadline")
+        if not self.renew_deadline_seconds < self.duration_seconds:
+            raise ValueError("lease times: needed is renew deadline < duration")
 
 
 class LeaderElector:
-    """Runs the leader's work while the Lease is held; without a Lease (election switched off) always.
+    """Holds a Lease for this process.
 
-    `clock` is the one that the Lease's `valid_until` is counted in. What it shows decides, not whether a task has
-    noticed yet: a process that was stopped for a minute is no leader from its first instruction on.
+    `identity` must be this process's alone: a restarted container is another one. `client` has connections that no
+    other work takes. Each write over a Lease that exists sets `annotations`, too. `end` is called if the work does not
+    stop before another replica can lead.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the Lease, and what is outside of the process
         self,
-        lease: LeaseLock | None,
+        client: KubeClient,
         *,
+        namespace: str,
+        name: str,
+        identity: str,
         random: Random,
         times: LeaseTimes | None = None,
         clock: Callable[[], float] = boottime,
+        annotations: Callable[[], Mapping[str, str]] = dict,
+        end: Callable[[], None] = end_process,
     ) -> None:
-        self._lease = lease
-        self._times = times or LeaseTimes()
+        self.place = f"Lease {namespace}/{name}"
+        self.holder = ""
+        """Who held it when it was last seen; "" if it is free. A Lease that vanished counts as it was seen last."""
+        self._client = client
+        self._namespace, self._name, self._identity = namespace, name, identity
         self._random = random
+        self._times = times or LeaseTimes()
         self._clock = clock
-        self._leading = False
+        self._annotations = annotations
+        self._end = end
+        self._held_since = -math.inf
+        self._lease: Json | None = None
+        self._version: object = None
+        self._waits_until = 0.0
+        """When the holder that was last seen has stopped, unless it renews the Lease."""
+        self._problem = ""
 
     @property
-    def is_leader(self) -> bool:
-        """Whether the work may go on."""
-        return self._leading and (self._lease is None or self._clock() < self._work_until(self._lease))
+    def is_foreign(self) -> bool:
+        """Whether another replica was last seen holding it."""
+        return self.holder not in ("", self._identity)
 
-    def still_leading_for(self, seconds: float) -> bool:
-        """Whether nobody else can lead within the next `seconds`: for a look right before a write."""
-        if self._lease is None:
-            return self._leading
-        valid_until = self._lease.valid_until
-        return self.is_leader and valid_until is not None and self._clock() + seconds < valid_until
+    def leads_for(self, seconds: float = 0.0) -> bool:
+        """Return whether this replica leads, and no other one can within the next `seconds`: for use before a write."""
+        age, times = self._clock() - self._held_since, self._times
+        return age < times.renew_deadline_seconds and age + seconds < times.duration_seconds
 
-    async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do `work` whenever this replica leads, until it returns or fails by itself, or until cancelled.
-
-        Work is cancelled when the lease can't be renewed in time, and started anew when it is held again. Whenever
-        it has stopped, the Lease is given up. Raises LeaderWorkStuckError when it does not stop.
-        """
-        if self._lease is None:
-            self._begin()
-            try:
-                await work()
-            finally:
-                self._end("finished")
-            return
-        while not await self._lead_once(self._lease, work):
-            pass
+    async def is_ours(self) -> bool:
+        """Read the Lease; return whether it names this process. Raises: ApiError."""
+        lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
+        return lease is not None and _holder_of(lease) == self._identity
 
     async def lead(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do `work` once, when this replica leads, until it ends or until cancelled.
+        """Do `work` once, when this replica leads, until it ends or until cancelled; then release the Lease.
 
-        Raises: StartError if the Lease is lost meanwhile, and what `run` raises.
+        Raises: StartError if the Lease is lost meanwhile, and what `work` raises.
         """
-        if self._lease is None:
-            await self.run(work)
-        elif not await self._lead_once(self._lease, work):
-            raise StartError(what=self._lease.place, problem="was lost: the process must end")
-
-    async def _lead_once(self, lease: LeaseLock, work: Callable[[], Coroutine[None, None, None]]) -> bool:
-        """Acquire, work, stop, release; True where the work ended by itself."""
-        await self._acquire(lease)
-        self._begin()
+        while not await self._try():  # noqa: ASYNC110 - it polls the API server
+            # Jitter, so that candidates do not ask in step for ever.
+            await asyncio.sleep(self._times.retry_seconds * self._random.uniform(0.8, 1.0))
+        logger.info("This replica leads", extra={"lease": self.place})
         working = asyncio.create_task(work())
-        keeping = asyncio.create_task(self._keep(lease))
+        keeping = asyncio.create_task(self._keep())
         try:
             await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            ended_by_itself, lost = working.done(), keeping.done()
-            self._end("finished" if ended_by_itself else "lost" if lost else "stopping")
             keeping.cancel()
-            await self._stop_work(lease, working)
-            await self._release(lease)
-        if lost:
-            keeping.result()
-        if ended_by_itself:
-            working.result()
-        return ended_by_itself
+            await self._stop(working)
+            logger.info("This replica stopped leading", extra={"lease": self.place})
+        if working.cancelled():
+            raise StartError(
+                what=self.place, problem="was lost: this process ends, and a new one waits for it"
+            )
+        working.result()
 
-    async def _acquire(self, lease: LeaseLock) -> None:
-        failing, holder = False, ""
-        while True:
-            try:
-                async with asyncio.timeout(2 * self._call_seconds):  # a read and a write
-                    if await lease.try_acquire() and self._clock() < self._work_until(lease):
-                        return
-                failing = False
-                if lease.is_foreign and lease.holder != holder:
-                    holder = lease.holder
-                    logger.info("Waiting for Lease", extra={"lease": lease.place, "holder": holder})
-            except (FipopError, TimeoutError) as error:
-                _log_failure("Could not acquire Lease, retrying", error, first=not failing)
-                failing = True
-            # Jitter, so that candidates do not ask in step for ever.
-            await asyncio.sleep(self._times.retry_seconds * self._random.uniform(0.8, 1.0))
-
-    async def _keep(self, lease: LeaseLock) -> None:
+    async def _keep(self) -> None:
         """Renew for as long as that works; return when the work has to stop."""
-        failing = False
         while True:
-            pause = self._times.retry_seconds if failing else self._times.renew_seconds
-            await asyncio.sleep(min(pause, max(0.0, self._work_until(lease) - self._clock())))
-            left = self._work_until(lease) - self._clock()
-            if left < _LEAST_CALL_SECONDS:
+            age, times = self._clock() - self._held_since, self._times
+            pause = times.retry_seconds if self._problem else times.renew_seconds - age
+            await asyncio.sleep(max(0.0, min(pause, times.renew_deadline_seconds - age)))
+            if not self.leads_for() or not await self._try():
                 return
-            try:
-                async with asyncio.timeout(min(self._call_seconds, left)):
-                    if not await lease.renew():
-                        return
-                failing = False
-            except (FipopError, TimeoutError) as error:
-                _log_failure("Could not renew Lease, retrying", error, first=not failing)
-                failing = True
 
-    async def _stop_work(self, lease: LeaseLock, working: asyncio.Task[None]) -> None:
+    async def _stop(self, working: asyncio.Task[None]) -> None:
+        """Stop the work before another replica can lead, then release the Lease, so that it can at once."""
         working.cancel()
-        left = (lease.valid_until or 0.0) - self._clock() - STOP_MARGIN_SECONDS
-        patience = max(_STOP_GRACE_SECONDS, left)
-        done, _ = await asyncio.wait({working}, timeout=patience)
-        if not done:
-            raise LeaderWorkStuckError(waited_seconds=patience)
-        if not working.cancelled() and (error := working.exception()) is not None:
-            logger.error("The work of the leader failed", exc_info=error)
-
-    async def _release(self, lease: LeaseLock) -> None:
+        left = self._held_since + self._times.duration_seconds - self._clock() - STOP_MARGIN_SECONDS
+        late = asyncio.get_running_loop().call_later(max(STOP_GRACE_SECONDS, left), self._give_up)
+        self._held_since = -math.inf
+        await asyncio.wait({working})
+        late.cancel()
         try:
-            async with asyncio.timeout(_RELEASE_SECONDS):
-                await lease.release()
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self._read()
+                if self._lease is not None and self.holder == self._identity:
+                    await self._write(holder="", seconds=1)
         except (FipopError, TimeoutError) as error:
-            _log_failure("Could not release Lease, it will expire", error, first=True)
+            logger.warning("Could not release Lease, it will expire", extra={"error": _describe(error)})
 
-    @property
-    def _call_seconds(self) -> float:
-        return self._times.renew_deadline_seconds / 2
+    def _give_up(self) -> None:
+        logger.critical("The work of the leader did not stop: the process ends at once")
+        self._end()
 
-    def _work_until(self, lease: LeaseLock) -> float:
-        if lease.valid_until is None:
-            return float("-inf")
-        return lease.valid_until - (self._times.duration_seconds - self._times.renew_deadline_seconds)
+    async def _try(self) -> bool:
+        """Take or renew the Lease; return whether this replica leads. The log says once why that fails."""
+        deadline = self._times.renew_deadline_seconds
+        left = self._held_since + deadline - self._clock()
+        try:
+            # A renewal that hangs leaves time for another one. Who does not lead has to read first.
+            async with asyncio.timeout(min(left, deadline / 2) if left > 0 else deadline):
+                await self._hold()
+            self._problem = ""
+        except (FipopError, TimeoutError) as error:
+            if not self._problem:
+                logger.warning("Could not hold Lease, retrying", extra={"error": _describe(error)})
+            self._problem = _describe(error)
+        return self.leads_for()
 
-    def _begin(self) -> None:
-        self._leading = True
-        logger.info("This replica leads")
+    async def _hold(self) -> None:
+        """Take or renew the Lease, unless another replica holds it. Raises ApiError, and nothing has changed then."""
+        if not self.leads_for():
+            await self._read()
+        for _ in range(2):
+            if self.is_foreign and self._clock() < self._waits_until:
+                self._held_since = -math.inf
+                return
+            began = self._clock()
+            try:
+                await self._write(holder=self._identity, seconds=self._times.duration_seconds)
+                self._held_since = began
+                return
+            except (ConflictError, NotFoundError):
+                # Our own write with a lost answer, an edit, or another holder: only a read shows which.
+                await self._read()
 
-    def _end(self, why: str) -> None:
-        self._leading = False
-        logger.info("This replica stopped leading", extra={"why": why})
+    async def _read(self) -> None:
+        self._note(await self._client.get(LEASES, self._name, namespace=self._namespace))
+
+    def _note(self, lease: Json | None) -> None:
+        self._lease = lease
+        if lease is None or lease["metadata"]["resourceVersion"] == self._version:
+            return
+        self._version, before = lease["metadata"]["resourceVersion"], self.holder
+        self.holder = _holder_of(lease)
+        if self.is_foreign and self.holder != before:
+            logger.info("Waiting for Lease", extra={"lease": self.place, "holder": self.holder})
+        seconds = as_mapping(lease.get("spec")).get("leaseDurationSeconds")
+        if not isinstance(seconds, int) or not 0 < seconds <= LONGEST_DURATION_SECONDS:
+            seconds = self._times.duration_seconds
+        self._waits_until = self._clock() + seconds
+
+    async def _write(self, *, holder: str, seconds: int) -> None:
+        """Write the Lease over the version that was read last, or create it if there was none."""
+        now = self._client.server_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        old = as_mapping((self._lease or {}).get("spec"))
+        spec = {**old, "holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": now}
+        if holder and old.get("holderIdentity") != holder:
+            transitions = old.get("leaseTransitions")
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = transitions + 1 if isinstance(transitions, int) else 0
+        if self._lease is None:
+            place = {"name": self._name, "namespace": self._namespace}
+            return self._note(await self._client.create(LEASES, {"metadata": place, "spec": spec}))
+        metadata = dict(self._lease["metadata"])
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **self._annotations()}
+        body = {**self._lease, "metadata": metadata, "spec": spec}
+        return self._note(await self._client.replace(LEASES, body))
 
 
-def _log_failure(message: str, error: BaseException, *, first: bool) -> None:
-    level = logging.WARNING if first else logging.DEBUG
-    logger.log(level, message, extra={"error": str(error) or type(error).__name__})
+def _holder_of(lease: Json) -> str:
+    return as_mapping(lease.get("spec")).get("holderIdentity") or ""
+
+
+def _describe(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -13,7 +13,7 @@ GATE_SECONDS = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class Gate:
-    """Closed from the start of a leader's term, until each guest cluster that was connected then was read once.
+    """Closed from when this process leads, until each guest cluster that was connected then was read once.
 
     While it is closed, floating IPs keep what they have, nothing new is assigned, and no guest cluster is written. It
     opens at the latest GATE_SECONDS after the last of the first readings began and Rancher first answered.
@@ -36,9 +36,9 @@ class Gate:
     _answered_at: float | None = None
     """When Rancher first answered."""
     _read: set[str] = field(default_factory=set)
-    """The guest clusters that were read in this term."""
+    """The guest clusters that were read since then."""
     _deadlines: dict[str, float] = field(default_factory=dict)
-    """Until when guest clusters are waited for at most: from when they were first connected in this term."""
+    """Until when guest clusters are waited for at most: from when they were first connected since then."""
     _late: set[str] = field(default_factory=set)
     """Those that connected later, and hold back addresses."""
     _held_since: dict[tuple[str, str], float] = field(default_factory=dict)

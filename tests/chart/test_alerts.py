@@ -278,6 +278,20 @@ SITUATIONS: dict[str, Situation] = {
         series=WELL | one("fipop_address_conflicts", "1xN", pod="a"),
         fires=(alert("FipopAddressConflict"),),
     ),
+    "a guest cluster has no address": Situation(
+        series=WELL | one("fipop_guests_without_address", "1xN", pod="a"),
+        fires=(alert("FipopGuestWithoutAddress"),),
+    ),
+    "a new guest cluster has no address for some minutes": Situation(
+        series=WELL | one("fipop_guests_without_address", "0x10 1x10 0xN", pod="a")
+    ),
+    "a range of a Harvester cluster that Rancher does not know": Situation(
+        series=LEADER | addresses("10xN", "50xN") | ready(reason="HarvesterNotFound"),
+        fires=(alert("FipopHarvesterUnknown", range="vlan"),),
+    ),
+    "a chart cannot be fetched": Situation(
+        series=WELL | one("fipop_rollout_blocked", "1xN", pod="a"), fires=(alert("FipopRolloutBlocked"),)
+    ),
     "Services of a guest cluster wait for floating IPs that it cannot have": Situation(
         series=WELL
         | one(

@@ -19,7 +19,14 @@ from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
 from localfleet.faultproxy import FaultProxy, Schedule
 from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
-from localfleet.installation import NAMESPACE, RELEASE, Installation, OperatorProcess
+from localfleet.installation import (
+    ENDED,
+    NAMESPACE,
+    RELEASE,
+    Installation,
+    OperatorProcess,
+    has_lost_lease,
+)
 from localfleet.kubeconfigs import build_kubeconfig, token_credential, write_kubeconfig
 from localfleet.proxy import RancherProxy
 from localfleet.rancher import RancherPlayer
@@ -45,19 +52,22 @@ It is what fipop takes for a range that is gone, too.
 
 
 class Operator:
-    """A real operator process behind a fault proxy of its own; started again whenever it is killed."""
+    """A real operator process behind a fault proxy of its own; started again whenever it ends.
+
+    `ended` has the exit codes of those that ended by themselves, but for a lost Lease, which `lost` counts.
+    """
 
     def __init__(self, name: str, process: OperatorProcess, proxy: FaultProxy) -> None:
         self.name = name
         self.process = process
         self.proxy = proxy
-        self.killed = 0
+        self.killed = self.lost = 0
         self.ended: list[int] = []
         self._keeper: asyncio.Task[None] | None = None
 
     async def start(self, schedule: Schedule) -> None:
         self.proxy.begin(schedule)
-        self.killed, self.ended = 0, []
+        self.killed, self.lost, self.ended = 0, 0, []
         self.process.process.log.unlink(missing_ok=True)
         await self.process.process.start()
         self._keeper = asyncio.create_task(self._keep())
@@ -82,7 +92,10 @@ class Operator:
             if code == -signal.SIGKILL:
                 self.killed += 1
             else:
-                self.ended.append(code)
+                if code == ENDED and has_lost_lease(self.process.process.log):
+                    self.lost += 1
+                else:
+                    self.ended.append(code)
                 await asyncio.sleep(0.5)
             await self.process.process.start()
 

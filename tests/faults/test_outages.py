@@ -7,21 +7,21 @@ from tests.faults.outages import Look, judge, outages
 from tests.faults.plans import Plan
 
 
-def looks(*, red: tuple[float, ...] = (30.0, 320.0), dead: float | None = None) -> list[Look]:
+def looks(*, red: tuple[float, ...] = (30.0, 320.0), dead: tuple[float, ...] = ()) -> list[Look]:
     """A look each second of an outage of 300 and 30 more; readiness turns with each time of `red`."""
     times = [float(at) for at in range(1, 331)]
-    return [Look(at=at, live=at != dead, ready=sum(turn <= at for turn in red) % 2 == 0) for at in times]
+    return [Look(at=at, live=at not in dead, ready=sum(turn <= at for turn in red) % 2 == 0) for at in times]
 
 
 def test_health_that_told_the_truth_is_no_violation() -> None:
     assert judge(looks(), over=300.0, back_after=3.0) == []
+    assert judge(looks(red=(9.0, 320.0), dead=(9.0, 10.0)), over=300.0, back_after=3.0) == [], "a lost Lease"
 
 
 @pytest.mark.parametrize(
     ("seen", "back_after", "sign"),
     [
-        (looks(dead=5.0), 3.0, "liveness was red after 5.0 s"),
-        (looks(dead=325.0), 3.0, "liveness was red after 325.0 s"),
+        (looks(dead=(9.0, 325.0)), 3.0, "liveness was red from 9.0 s to 325.0 s"),
         (looks(red=()), 3.0, "readiness turned red after None"),
         (looks(red=(90.0, 320.0)), 3.0, "readiness turned red after 90"),
         (looks(red=(2.0, 320.0)), 3.0, "readiness turned red after 2"),

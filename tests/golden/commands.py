@@ -33,17 +33,17 @@ _TODAY: dict[str, tuple[str, ...]] = {
     "free-of-both-families": ("free", "dual", "--count", "3"),
     "free-highest-first": ("free", "young", "--count", "3"),
     "free-of-an-unknown-range": ("free", "nowhere"),
-    "check": ("check", "--no-charts", "--no-guests"),
+    "check": ("check",),
     "adopt": ("adopt", "--dry-run"),
 }
 _LIMITED: dict[str, tuple[str, ...]] = {
     "status-with-few-rights": ("status",),
     "who-with-few-rights": ("who", "10.0.0.10"),
-    "check-with-few-rights": ("check", "--no-charts", "--no-guests"),
+    "check-with-few-rights": ("check",),
 }
 _PREDECESSOR: dict[str, tuple[str, ...]] = {
     "predecessor-status": ("status",),
-    "predecessor-check": ("check", "--no-charts", "--no-guests"),
+    "predecessor-check": ("check",),
     "predecessor-adopt": ("adopt", "--dry-run", "--guests"),
 }
 _WITH_JSON = {"adopt", "check", "free-of-both-families", "status", "who-holds-an-address", "who-is-a-cluster"}

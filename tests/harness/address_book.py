@@ -36,9 +36,15 @@ class Book:
         for found in self.ranges:
             for entry in (found.get("status") or {}).get("reported", ()):
                 slot = (space_of_range(found), ipaddress.ip_address(entry["address"]))
-                if slot[1] in self.given(found) and slot not in self.held and slot not in self.named:
-                    _, guests = self.reported.setdefault(slot, (found["metadata"]["name"], []))
+                giver = self._find_giver(*slot) if slot[1] in pool_of(found) else None
+                if giver is not None and slot not in self.held and slot not in self.named:
+                    _, guests = self.reported.setdefault(slot, (giver["metadata"]["name"], []))
                     guests[:] = sorted({*guests, entry["guest"]})
+
+    def _find_giver(self, space: str, address: Ip) -> Json | None:
+        """Return the range that assigns an address, whichever range's status names it."""
+        of_space = (each for each in self.ranges if space_of_range(each) == space)
+        return next((each for each in of_space if address in self.given(each)), None)
 
     def range(self, name: str) -> Json | None:
         return next((each for each in self.ranges if each["metadata"]["name"] == name), None)
@@ -130,6 +136,14 @@ class Book:
         if (space, address) in self.held and holder is not None and not holder[2]:
             found.add(holder[0])
         return found
+
+    def asking(self, space: str, address: Ip) -> set[Owner]:
+        """Return the floating IPs whose spec names an address."""
+        return {
+            key_of(each)
+            for each in self.floating_ips
+            if self.space_of(each) == space and str(address) in _parts(each)
+        }
 
     def usage(self, found: Json, version: int) -> Counter[str]:
         """Count the addresses of one family of a range."""

@@ -6,16 +6,19 @@ the API servers. The operators are the whole program, built by `build_operator`.
 
 import asyncio
 import base64
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from ipaddress import ip_address
 from random import Random
 from typing import Any
 
 from fipop.api import names
 from fipop.boundary import ApiRequest
+from fipop.errors import FipopError
 from fipop.operator.app import OperatorOptions, build_operator
 from localfleet.simulated import GUEST_KINDS, Answer
 from tests.harness.api_in_memory import (
@@ -43,6 +46,8 @@ SETTLE_SECONDS = 0.9
 START_SECONDS = 10.0
 """After that a new leader has read every guest cluster that answers."""
 RANCHER = "https://rancher.example"
+RESET_SECONDS, LONGEST_BACKOFF_SECONDS = 600.0, 300.0
+"""Of a kubelet: a process that ran for so long is started again at once; the longest wait before that."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,15 +147,23 @@ class Guest(ApiInMemory):
 
 @dataclass(slots=True)
 class Running:
-    """One process of the operator, and how it reaches the world; `task` ends if the process would."""
+    """One container of the operator, and how it reaches the world; `task` ends if its process would.
+
+    Each process of it has a `name` of its own.
+    """
 
     name: str
     link: Link
-    task: asyncio.Task[None]
+    options: Mapping[str, Any]
+    """Those of the command line."""
+    task: asyncio.Task[None] = field(init=False)
     watch: Watched | None = None
     """How it hears of changes; None before it watches."""
     operator: Any = None
     """The object that `build_operator` returned: what it keeps in memory can be measured."""
+    began_at: float = 0.0
+    restarts: int = 0
+    """How often its process ended without being asked to, since one ran for RESET_SECONDS."""
 
     @property
     def is_alive(self) -> bool:
@@ -162,10 +175,14 @@ class Fleet:
     """The management cluster and its guest clusters, what people do there, and the operators at work.
 
     `memory` is the API server of the management cluster. Floating IPs are named "web", guest clusters that a test does
-    not name otherwise "cluster-<id>". Each commit is judged (`problems`).
+    not name otherwise "cluster-<id>". Each commit is judged (`problems`). A process that ends without being asked to is
+    started again as by a kubelet, if it `has_kubelet`.
     """
 
-    def __init__(self, *, chance: Random | None = None) -> None:
+    def __init__(self, *, chance: Random | None = None, has_kubelet: bool = True) -> None:
+        self._has_kubelet = has_kubelet
+        self._crashes: list[str] = []
+        self._numbers = itertools.count(2)
         self.memory = ApiInMemory()
         self.guests: dict[str, Guest] = {}
         self.chance = chance or Random(1)
@@ -227,24 +244,44 @@ class Fleet:
         if link.leases is not None:
             link.leases.put(("namespaces", "", NAMESPACE), _object(("namespaces", "", NAMESPACE)))
 
-        def watch(
-            callbacks: Mapping[Any, Callable[[str, Any], None]], _on_gap: Callable[[], None]
-        ) -> Watched:
-            running.watch = Watched(self.memory, callbacks)
-            return running.watch
+        running = Running(f"operator-{number}", link, options)
+        self.operators.append(running)
+        self._begin_process(running)
+        return running
 
-        operator = build_operator(
-            OperatorOptions(identity=f"operator-{number}", version="0", health_port=None, **options),
-            api=lambda: link,
+    def _begin_process(self, running: Running) -> None:
+        async def watch(callbacks: Mapping[Any, Callable[[str | None, Any], None]]) -> None:
+            running.watch = Watched(self.memory, callbacks)
+            await running.watch.run()
+
+        running.operator = build_operator(
+            OperatorOptions(identity=running.name, version="0", health_port=None, **running.options),
+            api=lambda: running.link,
             guests=lambda access: self._link_to(access.server),
             watch=watch,
             helm=self.helm,
             clock=VirtualClock(),
             random=Random(self.chance.random()),
+            end=lambda: self._crashes.append(f"{running.name} was ended at once"),
         )
-        running = Running(f"operator-{number}", link, asyncio.create_task(operator.run()), operator=operator)
-        self.operators.append(running)
-        return running
+        running.task = asyncio.create_task(running.operator.run())
+        running.began_at = asyncio.get_running_loop().time()
+        if self._has_kubelet:
+            running.task.add_done_callback(partial(self._restart, running))
+
+    def _restart(self, running: Running, ended: asyncio.Task[None]) -> None:
+        """Start another process in a container, at once, then after 10 s, 20 s and so on."""
+        if ended.cancelled():
+            return
+        if not isinstance(error := ended.exception(), FipopError):
+            self._crashes.append(f"{running.name} ended with {error!r}")
+        loop = asyncio.get_running_loop()
+        if loop.time() - running.began_at >= RESET_SECONDS:
+            running.restarts = 0
+        delay = min(LONGEST_BACKOFF_SECONDS, 10.0 * 2 ** (running.restarts - 1)) if running.restarts else 0.0
+        running.restarts += 1
+        running.name = f"{running.name.partition('.')[0]}.{next(self._numbers)}"
+        loop.call_later(delay, self._begin_process, running)
 
     async def stop(self, running: Running | None = None) -> None:
         """End an operator as SIGTERM does."""
@@ -566,7 +603,7 @@ class Fleet:
     @property
     def problems(self) -> list[str]:
         """The invariants that did not hold at any revision so far."""
-        return [str(each) for each in self.judge.found]
+        return [*map(str, self.judge.found), *self._crashes]
 
     def floating_ip(self, guest_id: str, name: str = "web") -> Json:
         """Return a floating IP as it is stored."""

@@ -5,8 +5,9 @@
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from localfleet.faultproxy import On, Passed
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change, History, Json, Key
@@ -26,8 +27,6 @@ from tests.harness.stored import (
 EARLY_SECONDS = 1.5
 """The API server's time has whole seconds; by so much a quarantine may seem to have ended early."""
 
-LATE_SECONDS = 20.0
-"""By so much a quarantine may be shorter than its range says: its write may have hung on its way."""
 SHORTEST_SECONDS = 90.0
 """No quarantine is shorter, whatever its range says (DESIGN.md §4)."""
 QUARANTINE_SECONDS = 600.0
@@ -53,11 +52,15 @@ class Violation:
 class Setting:
     """What only the scenario knows: the cluster of each guest, and what an admin did by hand.
 
-    `admin_freed` are names of reservations that the scenario itself deletes.
+    `admin_freed` are names of reservations that the scenario itself deletes. `late_seconds` is how long a write may
+    hang on its way: by so much a quarantine may be shorter than its range says.
     """
 
     clusters: Mapping[str, str] = field(default_factory=dict)
     admin_freed: frozenset[str] = frozenset()
+    late_seconds: float = 20.0
+    decided_ago: Callable[[], float] = lambda: 0.0
+    """So many seconds ago the write was decided on that is judged now; unknown in a recorded history."""
 
 
 def replay(history: History, setting: Setting | None = None) -> list[Violation]:
@@ -81,7 +84,9 @@ class Judge:
     held: dict[Slot, Owner] = field(default_factory=dict)
     waiting: dict[Slot, Owner] = field(default_factory=dict)
     """In quarantine, and after whom."""
-    named: dict[Slot, set[Owner]] = field(default_factory=lambda: defaultdict(set))
+    released_at: dict[Slot, float] = field(default_factory=dict)
+    named: dict[Slot, dict[Owner, float]] = field(default_factory=lambda: defaultdict(dict))
+    """Whose status names an address, and since when."""
     carried: dict[str, frozenset[str]] = field(default_factory=dict)
     written: dict[Slot, str] = field(default_factory=dict)
     """Which guest carries an address because we wrote it there."""
@@ -131,11 +136,16 @@ class Judge:
         """A guest may be written only what a reservation gives to its own floating IP, or gave until just now.
 
         Between the last look and the write the address may be released; it then waits, and is looked for in the guest
-        before anybody else has it.
+        before anybody else has it. No write is on its way for longer than the shortest quarantine.
         """
+        just_now = {
+            slot: owner
+            for slot, owner in self.waiting.items()
+            if step.at - self.released_at[slot] < SHORTEST_SECONDS
+        }
         granted = {
             slot
-            for slot, owner in (*self.held.items(), *self.waiting.items())
+            for slot, owner in (*self.held.items(), *just_now.items())
             if slot[1] == address and self._is_guest_of(step.guest, owner)
         }
         if not granted:
@@ -162,6 +172,7 @@ class Judge:
         if new is None and change.obj is not None:
             self.waiting[slot] = owner_of(change.obj)
             if before is None or is_held(before):
+                self.released_at[slot] = change.at
                 self._quarantined(change, change.obj, slot)
         if new is None:
             self.held.pop(slot, None)
@@ -173,9 +184,10 @@ class Judge:
             self._released(change, slot, old)
         if new is not None and change.obj is not None:
             self._note_heir(new, change.obj)
-            self.had[new].add(slot)
         if new is not None and old is None:
             self._granted(change, slot, new, before)
+        if new is not None:
+            self.had[new].add(slot)
         if before is not None and change.obj is None and not is_held(before):
             self._freed(change, slot, before)
         self._one_owner(change.revision, slot)
@@ -193,7 +205,8 @@ class Judge:
             self.vanished[slot] = owner
 
     def _released(self, change: Change, slot: Slot, owner: Owner) -> None:
-        if change.name not in self.setting.admin_freed and owner in self.named[slot]:
+        decided_at = change.at - self.setting.decided_ago()
+        if change.name not in self.setting.admin_freed and self.named[slot].get(owner, inf) <= decided_at:
             self._say(change.revision, "I3", f"{slot} is taken from {owner}, whose status names it")
         if change.obj is None and change.name not in self.setting.admin_freed and slot in self.written:
             self._say(change.revision, "I3", f"{slot} is freed while guest {self.written[slot]} carries it")
@@ -202,7 +215,7 @@ class Judge:
         """What waits must wait for as long as its range says, whatever was written."""
         waits = seconds(obj["spec"]["quarantinedUntil"]) - change.at
         wanted = max(SHORTEST_SECONDS, self.shortest.get(obj["spec"]["range"], 0.0))
-        if change.at and waits < wanted - LATE_SECONDS:
+        if change.at and waits < wanted - self.setting.late_seconds:
             self._say(change.revision, "I3", f"{slot} waits {waits:.0f} s, its range wants {wanted:.0f} s")
 
     def _granted(self, change: Change, slot: Slot, owner: Owner, before: Json | None) -> None:
@@ -219,8 +232,8 @@ class Judge:
             self._say(change.revision, "I3", f"{slot} is given to {owner} while guest {carrier} carries it")
 
     def _is_asked_for(self, slot: Slot, owner: Owner, before: Json) -> bool:
-        """Whether an address goes to a floating IP that named it, of the guest that had it."""
-        return slot[1] in self.wished[owner] and owner_of(before)[0] == owner[0]
+        """Whether an address goes to a floating IP that named or had it, of the guest that had it."""
+        return (slot[1] in self.wished[owner] or slot in self.had[owner]) and owner_of(before)[0] == owner[0]
 
     def _freed(self, change: Change, slot: Slot, before: Json) -> None:
         if change.name in self.setting.admin_freed:
@@ -248,7 +261,7 @@ class Judge:
         owner = (change.namespace, change.name)
         former = slots_named_by(before) if before is not None else frozenset[Slot]()
         for slot in former:
-            self.named[slot].discard(owner)
+            self.named[slot].pop(owner, None)
         if change.obj is None or change.revision in self.by_people:
             self.vanished = {slot: each for slot, each in self.vanished.items() if each != owner}
         by_people = change.revision in self.by_people
@@ -269,7 +282,7 @@ class Judge:
                 self._left(change, owner, slot)
         self._lost(change, owner, former - now, now)
         for slot in now:
-            self.named[slot].add(owner)
+            self.named[slot].setdefault(owner, change.at)
             if owner not in (self.held.get(slot), self.waiting.get(slot)) and slot not in former:
                 self._say(
                     change.revision,

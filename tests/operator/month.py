@@ -13,7 +13,7 @@ from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet, Guest
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
 from tests.harness.provider_stand_in import ProviderStandIn
 from tests.harness.stored import is_held, of_kind
-from tests.operator.oracle import SENT_AT, Oracle, services_of, written_to
+from tests.operator.oracle import LATE_SECONDS, SENT_AT, Oracle, services_of, written_to
 
 FIRST = ("c-m-a", "c-m-b", "c-m-c")
 MOST_GUESTS = 5
@@ -35,8 +35,7 @@ POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
 LABELS: tuple[Mapping[str, str], ...] = ({}, {"net": "blue"}, {"net": "red"})
 SELECTORS: tuple[Json, ...] = ({"matchLabels": {}}, {"matchLabels": {}}, {"matchLabels": {"net": "blue"}})
 INTERVALS = ("480", "30")
-LATE_SECONDS = 60.0
-"""An API server may work so long on a request that its sender gave up."""
+MISTYPED = "clutser-0"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +97,8 @@ class Month:
 
     def act(self) -> None:
         """Do one thing that an administrator, Rancher or the owner of a guest cluster may do."""
+        if not self.clusters():
+            self._add_again("cluster-0", WORKSPACE, is_served=True)
         acts: tuple[tuple[Callable[[], None], int], ...] = (
             (self._ask, 22),
             (self._give_up, 8),
@@ -223,7 +224,7 @@ class Month:
     def _mistype(self) -> None:
         """Name a cluster in a floating IP that is not its guest cluster, or correct that."""
         if found := self._any_floating_ip():
-            self._toggle(FLOATING_IPS, found, names.ANNOTATION_CLUSTER, "clutser-0")
+            self._toggle(FLOATING_IPS, found, names.ANNOTATION_CLUSTER, MISTYPED)
 
     def _leave_without(self) -> None:
         """Delete all floating IPs of a guest cluster."""

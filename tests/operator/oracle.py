@@ -9,21 +9,25 @@ is never assigned, and never written to a guest cluster, while another one uses 
 import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
+from math import inf
 
 from fipop.api import names
-from fipop.deadlines import LEASE_RENEW_DEADLINE_SECONDS
 from tests.harness.api_in_memory import Commit, Json
 from tests.harness.fleet import CLUSTERS, Fleet, Guest
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change
-from tests.harness.oracles import Judge
-from tests.harness.stored import Owner, canonical, is_held, of_kind, owner_of, slot_of, slots_named_by
+from tests.harness.oracles import Judge, Setting
+from tests.harness.stored import Owner, Slot, canonical, is_held, of_kind, owner_of, slot_of, slots_named_by
 
 OPERATOR: ContextVar[str] = ContextVar("operator", default="")
 """Whose task runs; "" in the tasks of people, Rancher and the network."""
 SENT_AT: ContextVar[float] = ContextVar("sent_at", default=0.0)
 """When the request that is answered now was sent: one that its sender gave up on arrives much later."""
 
+LATE_SECONDS = 60.0
+"""An API server may work so long on a request that its sender gave up."""
+MUTE_SECONDS = 320.0
+"""So long an operator may not hear of a change, and until it writes."""
 IN_FLIGHT_SECONDS = 20.0
 """A claim may have been decided on so long before it is sent: one claim of 15 s, and what lies between."""
 GATE_SECONDS = 60.0
@@ -31,7 +35,6 @@ ONE_VISIT_SECONDS = 15.0
 """Answers of one visit are not further apart."""
 TAKEN_SECONDS = 75.0
 """So long before a floating IP is let go its Services may have been listed: one session, and a slow API server."""
-TERM_ENDS_AFTER = timedelta(seconds=LEASE_RENEW_DEADLINE_SECONDS)
 LIVES_ON_SECONDS = 24 * 3600.0
 """An imported or custom guest cluster that left Rancher runs on, and nothing can read it (rule "no guest cluster to
 ask")."""
@@ -89,7 +92,7 @@ class Oracle:
     readings: dict[tuple[str, str], Reading] = field(default_factory=dict)
     """By operator and guest cluster."""
     began: dict[str, float] = field(default_factory=dict)
-    """When each operator was started."""
+    """When each operator was started, or began to lead."""
     shown: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Since when the status of a range shows the use of an address by a guest cluster."""
     connected_at: dict[str, float] = field(default_factory=dict)
@@ -100,12 +103,18 @@ class Oracle:
     """When imported and custom guest clusters left Rancher."""
     gone: set[str] = field(default_factory=set)
     """The guest clusters that have left Rancher for good."""
+    named_until: dict[tuple[Owner, Slot], float] = field(default_factory=dict)
+    """Until when the status of a floating IP named an address."""
+    freed_by_hand: set[Slot] = field(default_factory=set)
     used_since: dict[str, dict[str, float]] = field(default_factory=dict)
     """Since when Services of a guest cluster use addresses."""
     by_hand: set[str] = field(default_factory=set)
     """Guest clusters in which people wrote fipop's key: it is theirs from then on (rule "whose keys")."""
 
     def __post_init__(self) -> None:
+        self.fleet.judge.setting = Setting(
+            late_seconds=LATE_SECONDS, decided_ago=lambda: _now() - SENT_AT.get() + IN_FLIGHT_SECONDS
+        )
         self.fleet.memory.listeners.append(self.take_commit)
 
     # What operators are told
@@ -162,6 +171,11 @@ class Oracle:
                 self.connected_at[name] = _now()
         if plural == RANGES:
             self._note_shown(name, commit.obj)
+        if plural == FLOATING_IPS:
+            self.named_until |= {
+                (commit.key[1:], slot): _now() for slot in slots_named_by(commit.before or {})
+            }
+            self.named_until |= {(commit.key[1:], slot): inf for slot in slots_named_by(commit.obj or {})}
         if plural == FLOATING_IPS and OPERATOR.get() and commit.obj is None:
             self._let_go(commit.key[1], commit.before or {})
         if plural != RESERVATIONS:
@@ -169,6 +183,7 @@ class Oracle:
         if not OPERATOR.get() and commit.obj is None:
             # An administrator who deletes a reservation frees its address, whoever uses it.
             self.unguard(slot_of(commit.before or {})[1])
+            self.freed_by_hand.add(slot_of(commit.before or {}))
         if OPERATOR.get() and commit.obj is not None and is_held(commit.obj):
             self._assigned(commit, commit.obj)
         if OPERATOR.get() and commit.before is not None and not is_held(commit.before):
@@ -197,7 +212,7 @@ class Oracle:
         slot, owner, before = slot_of(obj), owner_of(obj), commit.before
         if before is not None and owner_of(before) == owner:
             return  # rule "who can take": held or in quarantine, its owner has it, whoever reports it
-        if any(slot in slots_named_by(each) for each in self._floating_ip(owner)):
+        if self.named_until.get((owner, slot), -inf) > _now() - MUTE_SECONDS:
             return  # rule "decision": what it has comes first; its reservation was deleted by hand
         for guest in self._others(owner[0]):
             if slot[1] not in used_by(guest):
@@ -222,6 +237,8 @@ class Oracle:
         since = self.left_at.get(former[0])
         if since is None or _now() - since >= LIVES_ON_SECONDS or slot[1] not in self._used_in(former[0]):
             return
+        if slot in self.freed_by_hand:
+            return
         if commit.obj is not None:
             owner = owner_of(commit.obj)
             if owner == former or slot[1] in self._used_in(owner[0]):
@@ -243,7 +260,7 @@ class Oracle:
 
     def take_guest_commit(self, guest: Guest, commit: Commit) -> None:
         """Judge a write to a guest cluster: it adds only what fipop holds for it, and no other one uses."""
-        if commit.key[0] not in {"configmaps", "services"}:
+        if commit.key[0] not in {"configmaps", "services"} or guest.id in self.gone:
             return
         is_ours = bool(OPERATOR.get()) and commit.key[0] == "configmaps"
         since = self.used_since.get(guest.id, {})
@@ -292,15 +309,12 @@ class Oracle:
         self._carries(guest.id, used_by(guest))
 
     def note_lease(self, commit: Commit) -> None:
-        """Note that an operator leads from now on: of a former term it knows only what is stored."""
-        operator, spec = OPERATOR.get(), (commit.obj or {}).get("spec", {})
-        before = (commit.before or {}).get("spec", {})
-        if spec.get("holderIdentity") == before.get("holderIdentity"):
-            times = [datetime.fromisoformat(each["renewTime"]) for each in (before, spec)]
-            if times[1] - times[0] < TERM_ENDS_AFTER:
-                return
-        self.began[operator] = _now()
-        self.readings = {key: each for key, each in self.readings.items() if key[0] != operator}
+        """Note that an operator begins to lead: before that it knows only what is stored."""
+        holders = [
+            ((each or {}).get("spec") or {}).get("holderIdentity") for each in (commit.before, commit.obj)
+        ]
+        if holders[0] != holders[1]:
+            self.began[OPERATOR.get()] = _now()
 
     def note_restored(self) -> None:
         """Note that the store is as it was once: what was assigned since, only guest clusters know."""
@@ -339,10 +353,6 @@ class Oracle:
     def _used_in(self, guest_id: str) -> set[str]:
         guest = self.fleet.guests.get(guest_id)
         return used_by(guest) if guest is not None else set()
-
-    def _floating_ip(self, owner: Owner) -> list[Json]:
-        found = self.fleet.memory.objects.get((FLOATING_IPS, *owner))
-        return [found] if found is not None else []
 
     def _is_connected(self, guest_id: str) -> bool:
         return _connected(self.fleet.memory.objects.get((CLUSTERS, "", guest_id))) is True

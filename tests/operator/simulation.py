@@ -1,9 +1,10 @@
 """Two or three operators, trouble of every kind, and an ordinary month: a SIMULATION in virtual time.
 
 In most lives all operators lead at once, which is worse than any change of leaders; in the others they share the Lease.
-Requests are slow, fail, take effect without an answer, or a minute after their sender gave up; processes freeze or are
-killed; watches are mute; guest clusters do not answer. `month` has the acts of people and Rancher, `oracle` what must
-never be. Every commit is judged. At the end the trouble stops, and everything must settle.
+Requests are slow, fail, take effect without an answer, or a minute after their sender gave up; processes freeze, are
+killed, or end as they lost their Lease; watches are mute; guest clusters do not answer. `month` has the acts of people
+and Rancher, `oracle` what must never be. Every commit is judged. At the end the trouble stops, and everything must
+settle.
 `python -m tests.operator.simulation 1000 --seed 7` runs many lives; each is one number, which replays it.
 """
 
@@ -26,8 +27,9 @@ from tests.harness.fleet import Fleet, Running
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
 from tests.harness.stored import is_held, of_kind, owner_of, slot_of, slots_named_by
 from tests.harness.virtual_time import run_virtually
-from tests.operator.month import LATE_SECONDS, GuestAtWork, Month
+from tests.operator.month import MISTYPED, GuestAtWork, Month
 from tests.operator.oracle import (
+    LATE_SECONDS,
     LIVES_ON_SECONDS,
     OPERATOR,
     SENT_AT,
@@ -110,7 +112,7 @@ class Life:
     found: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.fleet = Fleet(chance=self.chance)
+        self.fleet = Fleet(chance=self.chance, has_kubelet=False)
         self.oracle = Oracle(self.fleet)
         self.leases = self.chance.choice(list(Leases))
         self.resync_seconds = self.chance.choice(RESYNC_SECONDS)
@@ -193,10 +195,14 @@ class Life:
                 if found["metadata"]["namespace"] == each.id
                 for slot in slots_named_by(found)
             }
-            is_paused = any(
-                names.ANNOTATION_PAUSED in (found["metadata"].get("annotations") or {})
+            annotations = [
+                found["metadata"].get("annotations") or {}
                 for found in of_kind(objects, FLOATING_IPS)
                 if found["metadata"]["namespace"] == each.id
+            ]
+            is_left_alone = any(
+                names.ANNOTATION_PAUSED in some or some.get(names.ANNOTATION_CLUSTER) == MISTYPED
+                for some in annotations
             )
             config_map = each.objects.get(("configmaps", "kube-system", names.GUEST_CONFIG_MAP)) or {
                 "metadata": {}
@@ -209,8 +215,9 @@ class Life:
                 # One that has no address yet may get what the key names. Registered again under another id: the keys
                 # are none of fipop's now.
                 unwritten.add(each.id)
-            # An address that two guest clusters use (rule "what a key keeps"); GitOps can pause one again at the end.
-            if own & others or each.is_gone or is_paused:
+            # An address that two guest clusters use (rule "what a key keeps"); GitOps can pause one again at the end,
+            # or mistype its cluster.
+            if own & others or each.is_gone or is_left_alone:
                 unwritten.add(each.id)
         found = unsettled(objects, carried, unwritten=unwritten)
         # A count takes in what guest clusters use by hand (rule "what counts").
@@ -310,11 +317,11 @@ class Life:
 
     def _trouble(self) -> None:
         """Have one kind of trouble."""
-        alive = self._alive()
+        alive, guests = self._alive(), self._in_rancher()
         if not alive:
             return
         running = self.chance.choice(alive)
-        guest = self.chance.choice(self._in_rancher())
+        guest = self.chance.choice(guests) if guests else None
         loop, draw = asyncio.get_running_loop(), self.chance.random()
         if draw < 0.1:
             self._kill(running)
@@ -327,6 +334,8 @@ class Life:
         elif draw < 0.7:
             verb = self.chance.choice(("create", "replace", "patch", "delete", "get", "list"))
             running.link.failures[verb] += 1
+        elif guest is None:
+            return
         elif draw < 0.8:
             guest.lost_answers = 1
         elif draw < 0.9:

@@ -16,15 +16,13 @@ SOURCE = Path(deadlines.__file__).read_text(encoding="utf-8")
     [
         ("LEASE_RENEW_SECONDS", "12.0"),
         ("LEASE_RENEW_DEADLINE_SECONDS", "13.0"),
-        ("HELM_TERMINATION_SECONDS", "5.0"),
+        ("HELM_TERMINATION_SECONDS", "7.0"),
         ("FOREIGN_LEASE_SECONDS", "15.0"),
         ("PERMIT_SECONDS", "11.0"),
         ("GUEST_WRITE_SECONDS", "14.0"),
         ("GUEST_WRITE_SECONDS", "9.0"),
         ("MIN_QUARANTINE_SECONDS", "75"),
         ("HELM_IDLE_SECONDS", "300.0"),
-        ("LONGEST_WATCH_SECONDS", "100"),
-        ("SILENCE_LIMIT_SECONDS", "121.0"),
         ("STOP_SECONDS", "31.0"),
     ],
 )

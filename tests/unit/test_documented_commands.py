@@ -47,7 +47,7 @@ def test_a_shown_command_is_one_that_the_program_takes(page: str, text: str) -> 
 
 def test_the_pages_show_every_command_of_people() -> None:
     shown = {text.split()[1] for _, text in ALL if len(text.split()) > 1}
-    assert {"status", "who", "free", "history", "check", "adopt", "web", "completion"} <= shown
+    assert {"status", "who", "free", "check", "adopt", "web", "rollout"} <= shown
 
 
 def merge(base: Any, over: Any) -> Any:
@@ -59,7 +59,7 @@ def merge(base: Any, over: Any) -> Any:
 
 PROGRAMS = (
     r"(fipop|kubectl|helm|make|docker|pipx|skopeo|sha256sum|curl|cosign|jq) ",
-    r"source <\(fipop ",
+    r"source <\(_FIPOP_COMPLETE=",
     r"export KUBECONFIG=",
 )
 """What the tasks start."""

@@ -1,7 +1,7 @@
-"""The page's server: GET only, relative links only, nothing of what a stranger wrote but as text.
+"""The server of the web UI: GET only, relative links only, nothing of what a stranger wrote but as text.
 
 Rancher serves it under a path of its own, on its own origin: a script that got in here would have a Rancher session.
-Hence autoescape without exception, and a Content-Security-Policy that lets in only our own style and script.
+So autoescape has no exception, and the Content-Security-Policy allows only its own style and script.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from aiohttp import web
 
 from fipop.errors import FipopError
 from fipop.ipam.errors import RangeUnknownError
+from fipop.operator.rollout.controller import describe_change
 from fipop.report.addresses import (
     AddressReport,
     report_all,
     search,
 )
+from fipop.report.findings import summarize
 from fipop.report.maps import draw_map
 from fipop.report.page.snapshots import Snapshots
-from fipop.report.ranges import RANGE_COLUMNS, range_row
 from fipop.report.rendering import age, moment, to_csv
 from fipop.report.snapshot import Kind
 from fipop.report.status import StatusReport
@@ -47,14 +48,17 @@ HEADERS = {
 PAGE_ROWS = 500
 MOST_FOUND = 200
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-_ADDRESSES = ("address", "space", "range", "state", "namespace", "floatingIP", "cluster", "since", "until")
+_ADDRESSES = (
+    *("address", "space", "range", "state", "namespace", "floatingIP", "cluster", "since", "until"),
+    "requestedBy",
+)
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Page:
-    """Answers for the page.
+    """Answers for the web UI.
 
     What comes from loopback (a browser of this machine, or one behind `kubectl port-forward`) must name loopback as its
     host: another name that leads here is a web site that wants to read the page (DNS rebinding).
@@ -65,14 +69,13 @@ class Page:
         self._templates = build_environment()
 
     def build_app(self) -> web.Application:
-        """Return the page. All paths are flat: links are relative, whatever stands before them."""
+        """Return the server. All paths are flat, because links are relative."""
         routes: dict[str, Handler] = {
             "/": self._guard(self._overview),
             "/range": self._guard(self._range),
             "/floating-ips": self._guard(self._floating_ips),
             "/guests": self._guard(self._guests),
             "/search": self._guard(self._search),
-            "/ranges.csv": self._guard(self._ranges_csv),
             "/addresses.csv": self._guard(self._addresses_csv),
             "/healthz": self._healthz,
         }
@@ -101,12 +104,19 @@ class Page:
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def _overview(self, _request: web.Request) -> web.Response:
+    async def _overview(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
+        problems = found.problems if "all" in request.query else summarize(found.problems)
+        is_known = found.snapshot.is_read(Kind.FLOATING_IPS)
         return self._show(
             "overview.html",
             found,
-            problems=found.problems[:PAGE_ROWS],
+            problems=problems[:PAGE_ROWS],
+            hidden=len(found.problems) if len(problems) < len(found.problems) else 0,
+            waiting=[each for each in found.floating_ips if not each.floating_ip.status.addresses][
+                :PAGE_ROWS
+            ],
+            without=[each for each in found.guests if is_known and not each.floating_ips][:PAGE_ROWS],
             are_ranges_read=found.snapshot.is_read(Kind.RANGES),
         )
 
@@ -145,10 +155,6 @@ class Page:
         answers = tuple(islice(_search(found, asked), MOST_FOUND)) if asked else ()
         return self._show("search.html", found, asked=asked, answers=answers, most=MOST_FOUND)
 
-    async def _ranges_csv(self, _request: web.Request) -> web.Response:
-        found = await self._snapshots.get()
-        return _csv("ranges.csv", to_csv(RANGE_COLUMNS, map(range_row, found.ranges)))
-
     async def _addresses_csv(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         name = request.query.get("range", "")
@@ -166,7 +172,7 @@ class Page:
 
 
 def build_environment() -> jinja2.Environment:
-    """Give the templates: autoescape everywhere, and a name that is not there is an error."""
+    """Return the templates: autoescape everywhere, and an unknown name is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fipop.report.page"),
         autoescape=True,
@@ -175,6 +181,7 @@ def build_environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment
+    environment.filters["change"] = describe_change
     environment.filters["age"] = lambda span: age(span.total_seconds()) if isinstance(span, timedelta) else ""
     return environment
 
@@ -238,4 +245,5 @@ def _address_row(each: AddressReport) -> tuple[str, ...]:
         *(each.address, each.space, each.range, each.state.value),
         *((owner.namespace, owner.name, owner.cluster) if owner else ("", "", "")),
         *(moment(owner.since if owner else None), moment(each.quarantined_until)),
+        " ".join(map(str, each.requested_by)),
     )

@@ -1,4 +1,4 @@
-"""What the page shows: one look at the cluster for all who ask within a few seconds."""
+"""What the web UI shows: one reading of the cluster for all who ask within a few seconds."""
 
 from __future__ import annotations
 
@@ -8,51 +8,50 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fipop.errors import FipopError
-from fipop.report.snapshot import ClusterSnapshot
+from fipop.report.snapshot import Snapshot
 from fipop.report.status import StatusReport, report_status
 
 FRESH_SECONDS = 5.0
-"""So old may a look be without a new one being begun."""
+"""How old a report may be before the cluster is read again."""
 STALE_SECONDS = 60.0
-"""So old may a look be that is shown while a new one is under way."""
+"""How old a report may be that is shown while the cluster is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """One reading and what was judged of it; `taken` is monotonic."""
-
+class _Taken:
     status: StatusReport
-    taken: float
+    at: float
+    """Monotonic."""
 
 
 class Snapshots:
-    """Gives the newest snapshot; however many ask, the cluster is read once at a time."""
+    """Returns the newest report. However many ask, the cluster is read once at a time."""
 
     def __init__(
         self,
-        read: Callable[[], Awaitable[ClusterSnapshot]],
+        read: Callable[[], Awaitable[Snapshot]],
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
         self._monotonic = monotonic
-        self._latest: Snapshot | None = None
-        self._reading: asyncio.Task[Snapshot] | None = None
+        self._latest: _Taken | None = None
+        self._reading: asyncio.Task[_Taken] | None = None
 
-    def begin(self) -> asyncio.Task[Snapshot]:
-        """Begin a look, unless one is under way: who asks soon waits less."""
+    def begin(self) -> asyncio.Task[_Taken]:
+        """Begin to read the cluster, unless that is under way: whoever asks soon waits less."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._take())
             self._reading.add_done_callback(self._end)
         return self._reading
 
     async def get(self) -> StatusReport:
-        """Return a report that is fresh, or at most STALE_SECONDS old; FipopError where nothing can be read."""
+        """Return a report that is fresh, or at most STALE_SECONDS old. Raises FipopError if nothing can be read."""
         latest, now = self._latest, self._monotonic()
-        if latest is not None and now - latest.taken < FRESH_SECONDS:
+        if latest is not None and now - latest.at < FRESH_SECONDS:
             return latest.status
         reading = self.begin()
-        if latest is not None and now - latest.taken < STALE_SECONDS:
+        if latest is not None and now - latest.at < STALE_SECONDS:
             return latest.status
         return (await asyncio.shield(reading)).status
 
@@ -62,15 +61,15 @@ class Snapshots:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
-    async def _take(self) -> Snapshot:
-        cluster, taken = await self._read(), self._monotonic()
-        # Thousands of objects: not on the loop that answers everybody.
+    async def _take(self) -> _Taken:
+        cluster, at = await self._read(), self._monotonic()
+        # Thousands of objects: not on the loop that answers all requests.
         status = await asyncio.to_thread(report_status, cluster)
-        self._latest = Snapshot(status=status, taken=taken)
+        self._latest = _Taken(status=status, at=at)
         return self._latest
 
-    def _end(self, done: asyncio.Task[Snapshot]) -> None:
+    def _end(self, done: asyncio.Task[_Taken]) -> None:
         self._reading = None
         if not done.cancelled() and isinstance(done.exception(), FipopError):
-            # Who waits for it hears of it; where nobody does, the next to ask tries again.
+            # Whoever waits for it gets the error. If nothing waits, the next request tries again.
             self._latest = None

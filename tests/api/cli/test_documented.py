@@ -23,9 +23,9 @@ ELSEWHERE = (
     r"kubectl get settings\.management",  # there is no Rancher with a name of its own
     r"fipop web",  # tests/api/page
     r"fipop (operator|cloud-provider)\b",  # the roles, which run until they are ended
-    r"(fipop (adopt|completion|free|history|who)|kubectl fip)$",  # names, not commands
+    r"(fipop (adopt|free|who)|kubectl fip)$",  # names, not commands
     r".*\\\|",  # the synopsis of a command, in a table
-    r"source |fipop completion \w+ [>|]",  # tests/api/cli/test_completion.py
+    r"source |_FIPOP_COMPLETE=",  # of click
     r"curl ",  # what it asks for is not here
     r"cosign |jq ",  # the files of a release
     # There is no kubelet here, and no monitoring.

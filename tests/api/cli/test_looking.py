@@ -85,7 +85,6 @@ async def test_who_knows_nothing_of_a_stranger(seen: Seen) -> None:
         assert ended.code == 1
         assert ended.err.startswith("Error: ")
         assert asked in ended.err
-    assert (await seen.commands.run("history", "192.0.2.1")).code == 1
 
 
 async def test_free_tells_what_comes_next_and_the_operator_does_so(seen: Seen) -> None:
@@ -98,35 +97,45 @@ async def test_free_tells_what_comes_next_and_the_operator_does_so(seen: Seen) -
     assert '"nothing"' in (await seen.commands.run("free", "nothing")).err
 
 
-async def test_check_goes_all_the_way_to_ready_pods(seen: Seen) -> None:
-    helm = seen.stack.installation.helm.program
-    commands = ("check", "--helm", helm)
-    ended = await seen.commands.run(*commands, "--wait", "30s")
+async def test_check_shows_each_part_of_a_healthy_installation(seen: Seen) -> None:
+    ended = await seen.commands.run("check", "--wait", "30s")
     assert ended.code == 0, ended.out + ended.err
     checked = [line for line in ended.out.splitlines() if line.lstrip().startswith("√")]
     for named in (
         *("floatingips.kubefip.k8s.binbash.org", "fleet-default", "vlan"),
-        *(f"demo-kubevip: The FloatingIP holds {seen.address}.", "kube-vip-cloud-provider"),
+        *(f"demo-kubevip: The FloatingIP holds {seen.address}.", "Guest demo"),
     ):
         assert any(named in line for line in checked), ended.out
-    assert "kube-vip-0.11.0" in ended.out or "kube-vip 0.11.0" in ended.out
-    found = (await seen.commands.run(*commands, "-o", "json")).json()
-    assert found["passed"]
-    short = await seen.commands.run(*commands, "-o", "short")
-    assert "√" not in short.out
-    one = await seen.commands.run("check", "--guest", "demo", "--no-charts")
-    assert "guest demo" in one.out
+    assert (await seen.commands.run("check", "-o", "json")).json()["passed"]
+    assert "√" not in (await seen.commands.run("check", "--problems")).out
+    assert "guest demo" in (await seen.commands.run("check", "--guest", "demo")).out
     assert (await seen.commands.run("check", "--guest", "nobody")).code == 1
+
+
+async def read_options(seen: Seen) -> dict[str, str]:
+    found = await seen.stack.client.get("/api/v1/namespaces/kube-fip/configmaps/kube-fip-config")
+    return dict(found["data"])
+
+
+async def test_a_rollout_is_paused_and_resumed_with_the_rights_of_the_user(seen: Seen) -> None:
+    shown = (await seen.commands.run("rollout", "status", "-o", "json")).json()
+    assert shown["charts"]["kube-vip"]
+    assert (await seen.commands.run("rollout", "pause")).code == 0
+    assert (await read_options(seen))["kubevipRolloutPaused"] == "true"
+    assert (await seen.commands.run("rollout", "resume")).code == 0
+    assert (await read_options(seen))["kubevipRolloutPaused"] == "false"
+    nothing = await seen.commands.run("rollout", "retry")
+    assert (nothing.code, "nothing to retry" in nothing.err) == (1, True)
 
 
 async def test_check_tells_each_failure_with_what_to_do(seen: Seen) -> None:
     broken = build_range("broken", "10.91.0.9-10.91.0.1", harvester="harvester-cluster1", network="vlan11")
     await seen.stack.client.create(RANGES, broken)
     try:
-        ended = await seen.commands.run("check", "--no-charts", "--no-guests")
+        ended = await seen.commands.run("check")
         assert ended.code == 1
         assert "kubectl describe floatingiprange broken" in ended.out
-        waited = await seen.commands.run("check", "--no-charts", "--no-guests", "--wait", "1s")
+        waited = await seen.commands.run("check", "--wait", "1s")
         assert waited.code == 1
     finally:
         await seen.stack.client.delete(f"{RANGES}/broken")
@@ -163,7 +172,7 @@ async def test_a_reader_without_some_rights_gets_the_rest_and_is_told(seen: Seen
     found = json.loads((await reader.run("status", "-o", "json")).out)
     assert "reservations" in {each["what"] for each in found["unread"]}
     assert (await reader.run("who", seen.address)).code == 4
-    checked = await reader.run("check", "--no-charts", "--no-guests")
+    checked = await reader.run("check")
     assert checked.code == 4
     assert "‼" in checked.out
 
@@ -173,7 +182,7 @@ async def test_an_api_server_that_is_away_is_one_sentence(tmp_path: Path, seen: 
     kubeconfig = seen.stack.plane.kubeconfig_for_token(token)
     kubeconfig["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{seen.stack.fleet.ports.reserve()}"
     away = Commands(kubeconfig=write_reader(tmp_path / "away", kubeconfig))
-    for command in (("status",), ("who", "demo"), ("free", "vlan"), ("history", "demo"), ("check",)):
+    for command in (("status",), ("who", "demo"), ("free", "vlan"), ("check",)):
         ended = await away.run(*command)
         assert ended.code == 3, command
         assert ended.err.count("\n") == 1

@@ -1,5 +1,7 @@
 """The page in a real Chromium: what it shows, what it never runs, and whom it asks."""
 
+import csv
+import io
 import json
 import os
 from collections.abc import AsyncIterator
@@ -124,6 +126,10 @@ async def plane(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
             plane, f"10.20.{number % 30}.{number}", f"many-{number}", cluster="many", range_name="vlan-20"
         )
     await hold(plane, "2001:db8:30::7", "six", cluster="six", range_name="vlan-30")
+    await plane.client.create(
+        floating_ips("default"),
+        build_floating_ip("default", "without", cluster="without", range_name="vlan-20"),
+    )
     yield plane
     await fleet.remove(plane)
 
@@ -237,6 +243,28 @@ async def test_what_strangers_wrote_stays_text(page: Tab, url: str) -> None:
     assert all(each.startswith(url) for each in page.requests)
 
 
+async def test_the_overview_begins_with_problems_and_names_whoever_waits(page: Tab, url: str) -> None:
+    await page.open(url)
+    tops = await page.run(
+        "['problems','ranges','waiting'].map(each => document.getElementById(each).getBoundingClientRect().top)"
+    )
+    assert tops == sorted(tops)
+    text = await page.run("document.getElementById('problems').parentElement.innerText")
+    assert "GuestUnreachable" in text
+    assert "kubectl -n default describe floatingip" in text
+    waiting = "[...document.querySelectorAll('[data-waiting]')].map(each => each.dataset.waiting)"
+    assert await page.run(waiting) == ["default/without"]
+    assert is_quiet(page, url)
+
+
+async def test_the_csv_has_every_address_with_its_owner(page: Tab, url: str) -> None:
+    await page.open(url)
+    text = await page.run("fetch('addresses.csv').then(answer => answer.text())")
+    rows = {row["address"]: row for row in csv.DictReader(io.StringIO(text))}
+    assert rows["10.10.0.1"]["cluster"] == "shop-1"
+    assert rows["10.10.0.50"]["state"] == "quarantined"
+
+
 async def test_it_works_without_scripts(page: Tab, url: str) -> None:
     await page.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -306,14 +334,14 @@ _CONTRAST = """(() => {
 
 
 @pytest.mark.parametrize(
-    ("name", "scheme", "width"), [("light", "light", 1280), ("dark", "dark", 1280), ("narrow", "light", 390)]
+    ("name", "scheme", "width"), [("light", "light", 1280), ("dark", "dark", 1280), ("narrow", "light", 400)]
 )
 async def test_light_dark_and_narrow(
     page: Tab, url: str, name: str, scheme: str, width: int, tmp_path: Path
 ) -> None:
     await page.show_as(scheme=scheme, width=width)
     try:
-        for path, number in (("", 1), ("range?name=vlan-10", 2), ("floating-ips", 3)):
+        for path, number in (("", 1), ("range?name=vlan-10", 2), ("floating-ips", 3), ("guests", 4)):
             await page.open(url + path)
             assert not await page.run(_CONTRAST), (path, scheme)
             wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

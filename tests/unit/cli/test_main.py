@@ -65,7 +65,7 @@ FIPOP = Path(sys.executable).parent / "fipop"
 def test_a_reader_that_has_seen_enough_ends_a_command_as_shells_expect() -> None:
     """As in `fipop status | head -1`."""
     process = subprocess.Popen(
-        [FIPOP, "completion", "bash"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [FIPOP, "operator", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -78,7 +78,7 @@ def test_a_reader_that_has_seen_enough_ends_a_command_as_shells_expect() -> None
 def test_a_full_disk_ends_a_command_with_a_sentence() -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [FIPOP, "completion", "bash"], check=False, stdout=full, stderr=subprocess.PIPE, text=True
+            [FIPOP, "operator", "--help"], check=False, stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert ended.returncode == 1
     assert ended.stderr.startswith("Error: ")
@@ -106,7 +106,7 @@ def test_ctrl_c_ends_a_command_as_shells_expect(tmp_path: Path) -> None:
     assert (process.returncode, said) == (130, "")
 
 
-def test_the_help_of_completion_shows_the_commands_line_by_line() -> None:
-    shown = CliRunner().invoke(main, ["completion", "--help"], prog_name="fipop").stdout
-    assert "\\b" not in shown
-    assert "zsh:   source <(fipop completion zsh)\n" in shown
+def test_a_command_that_is_misspelt_gets_a_suggestion() -> None:
+    for typed, meant in (("stauts", "status"), ("whois", "who")):
+        result = CliRunner().invoke(main, [typed], prog_name="fipop")
+        assert (result.exit_code, f'Did you mean "{meant}"?' in result.stderr) == (2, True)

@@ -13,7 +13,7 @@ from fipop.api.names import ANNOTATION_PAUSED
 from fipop.cli.main import main
 from fipop.errors import ApiError, UnavailableError
 from fipop.operator.rollout.plan import Rollout
-from fipop.report.snapshot import ClusterSnapshot, Unread
+from fipop.report.snapshot import Snapshot, Unread
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import TARGET
@@ -23,7 +23,7 @@ from tests.unit.report.snapshots import healthy_installation, snapshot
 SINCE = format_time(NOW - timedelta(hours=1))
 
 
-def seen(status: str = "True", reason: str = "Ready", **objects: Any) -> ClusterSnapshot:
+def seen(status: str = "True", reason: str = "Ready", **objects: Any) -> Snapshot:
     ready = {"type": "Ready", "status": status, "reason": reason, "message": "m", "lastTransitionTime": SINCE}
     return snapshot(
         ranges=[build_range("pool", "10.0.0.1-10.0.0.10")],
@@ -38,7 +38,7 @@ WELL, ILL = seen(), seen("False", "GuestUnreachable")
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    def start(*arguments: str, found: tuple[ClusterSnapshot | ApiError, ...] = (WELL,)) -> Any:
+    def start(*arguments: str, found: tuple[Snapshot | ApiError, ...] = (WELL,)) -> Any:
         looks = list(found)
 
         async def read(*_: object, **__: object) -> Any:

@@ -19,7 +19,8 @@ def test_a_port_that_is_taken_is_a_sentence_and_1(tmp_path: Path) -> None:
         arguments = ["web", "--port", str(taken.getsockname()[1]), "--kubeconfig", str(kubeconfig)]
         result = CliRunner().invoke(main, arguments, prog_name="fipop")
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: ")
+    assert result.stderr.startswith("Error: Could not listen on port ")
+    assert "--port" in result.stderr
     assert "Traceback" not in result.output
 
 

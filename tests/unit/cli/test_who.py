@@ -1,4 +1,4 @@
-"""`fipop who`, `history` and `free`: what they print of a small installation, and how they end."""
+"""`fipop who` and `free`: what they print of a small installation, and how they end."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from fipop.cli.main import main
-from fipop.report.snapshot import ClusterSnapshot, Unread
+from fipop.report.snapshot import Snapshot, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.cli.access import Unasked
 from tests.unit.report.holders import PAST
@@ -26,7 +26,7 @@ HELD = snapshot(
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    def start(*arguments: str, found: ClusterSnapshot = HELD) -> Any:
+    def start(*arguments: str, found: Snapshot = HELD) -> Any:
         async def read(*_: object, **__: object) -> Any:
             return found
 
@@ -60,13 +60,33 @@ def test_of_a_stranger_nothing_is_known_and_that_is_1(run: Callable[..., Any]) -
         assert (result.exit_code, asked in result.stderr) == (1, True)
 
 
-@pytest.mark.parametrize("command", ["who", "history"])
-def test_what_only_looks_like_an_address_is_called_none(run: Callable[..., Any], command: str) -> None:
-    result = run(command, "10.0.0.999")
-    assert (result.exit_code, "not an IP address" in result.stderr) == (1, True)
-    assert "not an IP address" not in run(command, "10.9.9.9").stderr
-    without = snapshot(clusters=[build_cluster("demo", "c-m-1")])
-    assert "not an IP address" not in run(command, "demo", found=without).stderr
+@pytest.mark.parametrize("asked", ["10.0.0.999", "10.0.0", "fd00::g1:", "1:2:3:4:5:6:7:8:9"])
+def test_what_only_looks_like_an_address_is_called_none(run: Callable[..., Any], asked: str) -> None:
+    result = run("who", asked)
+    assert (result.exit_code, "is not an IP address" in result.stderr) == (1, True)
+    assert "log" not in result.stdout, "no query for what cannot be found"
+    assert "is not an IP address" not in run("who", "10.9.9.9").stderr
+
+
+def test_an_empty_range_and_a_cluster_without_addresses_are_no_error(run: Callable[..., Any]) -> None:
+    without = snapshot(ranges=[POOL], clusters=[build_cluster("demo", "c-m-1")])
+    for asked in ("pool", "demo"):
+        result = run("who", asked, found=without)
+        assert (result.exit_code, result.stdout) == (0, f"No address of {asked} is in use.\n")
+
+
+def test_whoever_asks_for_an_address_that_another_holds_has_a_column(run: Callable[..., Any]) -> None:
+    wish = build_floating_ip("wish", namespace="c-m-2", ipaddress=A, status={"observedGeneration": 1})
+    found = snapshot(
+        ranges=[POOL],
+        floating_ips=[build_floating_ip("web", status=held_by([A])), wish],
+        reservations=[build_reservation(A, cluster="demo")],
+        clusters=[build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2")],
+    )
+    for asked in ("shop", A):
+        header, row, *_ = run("who", asked, found=found).stdout.splitlines()
+        assert row[header.index("CLUSTER") :].startswith("demo")
+        assert row[header.index("REQUESTED BY") :] == "c-m-2/wish"
 
 
 def test_what_could_not_be_read_is_told_and_ends_with_4(run: Callable[..., Any]) -> None:
@@ -74,11 +94,10 @@ def test_what_could_not_be_read_is_told_and_ends_with_4(run: Callable[..., Any])
     partly = snapshot(ranges=[POOL], reservations=[build_reservation(A)], unread=unread)
     result = run("who", A, found=partly)
     assert (result.exit_code, unread[0].what in result.stderr) == (4, True)
-    assert run("history", A, found=partly).exit_code == 4
     result = run("free", "pool", found=partly)
     assert (result.exit_code, "10.0.0.1" in result.stdout) == (4, False)
     assert run("who", "10.0.0.2", found=partly).exit_code == 4
-    for command in (("who", A), ("history", A), ("free", "pool")):
+    for command in (("who", A), ("free", "pool")):
         told = json.loads(run(*command, "-o", "json", found=partly).stdout)
         assert [each["what"] for each in told["unread"]] == ["floating IPs"]
 
@@ -105,5 +124,5 @@ def test_free_tells_what_comes_next_and_of_a_range_that_is_not_there(run: Callab
     assert lines[1:3] == ["10.0.0.1", "10.0.0.2"]
     assert lines[3].startswith("9 free, 1 used, 0 in quarantine")
     assert run("free", "nothing").exit_code == 1
-    assert run("free", "pool", "--family", "IPv6").exit_code == 1
+    assert run("free", "pool", "--family", "ipv6").exit_code == 1
     assert run("free", "pool", "--count", "0").exit_code == 2

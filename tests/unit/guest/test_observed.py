@@ -211,6 +211,10 @@ def test_workloads_of_any_shape_are_read_without_an_error(odd: object) -> None:
 def test_harvesters_kube_vip_is_parked_while_fipops_serves_and_back_before_that_goes() -> None:
     harvester = parse_daemon_set(daemon_set(release="harvester-cloud-provider"))
     assert should_park(installed(), removes=False) is True
+    no_node = tuple(replace(each, wanted=0) for each in installed().workloads)
+    assert should_park(replace(installed(), workloads=no_node), removes=False) is False
+    unseen = tuple(replace(each, observed=False) for each in no_node)
+    assert should_park(replace(installed(), workloads=unseen), removes=False) is None
     assert should_park(installed(status=Status.FAILED), removes=False) is None
     assert should_park(installed(), removes=True) is False
     assert should_park(place(), removes=False) is False

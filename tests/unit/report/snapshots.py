@@ -7,9 +7,9 @@ from typing import Any
 from fipop.kube.resources import MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
-    ClusterSnapshot,
     Installation,
     Leadership,
+    Snapshot,
     Unread,
     Workload,
 )
@@ -62,7 +62,7 @@ def snapshot(
     installation: Installation | None = None,
     now: datetime = NOW,
     unread: tuple[Unread, ...] = (),
-) -> ClusterSnapshot:
+) -> Snapshot:
     cache = cache_of(ranges=ranges, floating_ips=floating_ips, reservations=reservations)
     for each in clusters or ():
         cache.observe(PROVISIONING_CLUSTERS, each)
@@ -70,9 +70,7 @@ def snapshot(
     cache.ledger.recall_reports(cache.ranges.all(), lambda _guest_id: True)
     for name in harvesters:
         cache.observe(MANAGEMENT_CLUSTERS, build_harvester(name))
-    return ClusterSnapshot(
-        now=now, cache=cache, installation=installation or healthy_installation(), unread=unread
-    )
+    return Snapshot(now=now, cache=cache, installation=installation or healthy_installation(), unread=unread)
 
 
 def build_harvester(name: str) -> Json:

@@ -11,16 +11,15 @@ from fipop.report.addresses import (
     find_namespaces,
     report_address,
     report_free,
-    report_history,
     report_holdings,
 )
-from fipop.report.snapshot import ClusterSnapshot, Kind, Unread
+from fipop.report.snapshot import Kind, Snapshot, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.report.holders import PAST
 from tests.unit.report.snapshots import build_cluster, snapshot
 
 
-def ask(found: ClusterSnapshot, text: str) -> AddressReport:
+def ask(found: Snapshot, text: str) -> AddressReport:
     (answer,) = report_address(found, parse_address(text))
     return answer
 
@@ -75,6 +74,24 @@ def test_who_names_an_address_beside_its_holder_contends() -> None:
         reservations=[build_reservation("10.0.0.5")],
     )
     assert [each.name for each in ask(found, "10.0.0.5").contenders] == ["twin", "wish"]
+
+
+def test_whoever_asks_for_an_address_of_another_is_named_beside_it() -> None:
+    found = snapshot(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        floating_ips=[
+            build_floating_ip("web", ipaddress="10.0.0.5", status=held_by(["10.0.0.5"])),
+            build_floating_ip("wish", namespace="c-m-3", ipaddress="10.0.0.5", status=held_by(["10.0.0.6"])),
+            build_floating_ip("new", namespace="c-m-4", ipaddress="10.0.0.7"),
+        ],
+        reservations=[
+            build_reservation("10.0.0.5"),
+            build_reservation("10.0.0.6", "wish", namespace="c-m-3"),
+        ],
+    )
+    assert [str(each) for each in ask(found, "10.0.0.5").requested_by] == ["c-m-3/wish"]
+    assert ask(found, "10.0.0.6").requested_by == ()
+    assert ask(found, "10.0.0.7").requested_by == (), "it is named by its owner already"
 
 
 def test_an_address_without_reservation_is_named() -> None:
@@ -158,8 +175,8 @@ def test_namesakes_in_two_workspaces_are_both_found() -> None:
 def test_a_guest_that_is_gone_is_found_by_its_past() -> None:
     found = snapshot(reservations=[build_reservation("10.0.0.5", history=PAST)])
     assert find_namespaces(found, "seven") == ("c-m-7",)
-    (tenure,) = report_history(found, "seven")
-    assert tenure.owner.until is not None
+    (had,) = report_holdings(found, ["c-m-7"])
+    assert [each.cluster for each in had.past_owners if each.until is not None] == ["eight", "seven"]
 
 
 def test_an_annotation_of_a_tenant_makes_no_address_anothers() -> None:
@@ -182,8 +199,6 @@ def test_an_annotation_of_a_tenant_makes_no_address_anothers() -> None:
     )
     namespaces = find_namespaces(found, "demo")
     assert [each.address for each in report_holdings(found, namespaces)] == ["10.0.0.5"]
-    told = report_history(found, "demo")
-    assert [each.reservation.spec.address for each in told] == ["10.0.0.5"]
 
 
 def test_an_address_that_two_guests_share_is_shown_once() -> None:
@@ -208,13 +223,10 @@ def test_while_something_could_not_be_read_no_address_is_free(kind: Kind) -> Non
     assert ask(found, "10.0.0.5").state is AddressState.UNKNOWN
 
 
-# History
-
-
 # Free addresses
 
 
-def free(found: ClusterSnapshot, name: str, family: Family | None, count: int) -> Any:
+def free(found: Snapshot, name: str, family: Family | None, count: int) -> Any:
     asked = found.cache.ranges.get("", name)
     assert asked is not None
     return report_free(found, asked, family, count)

@@ -8,14 +8,10 @@ import pytest
 import yaml
 
 from fipop.api.codec import format_time
-from fipop.guest.workloads import Workload as GuestWorkload
-from fipop.guest.workloads import parse_daemon_set
 from fipop.operator.rollout.plan import Phase, Rollout
-from fipop.report.findings import Finding, Severity, judge
-from fipop.report.fleet import report_floating_ips, report_guests
-from fipop.report.guests import GuestReport
-from fipop.report.ranges import report_ranges
-from fipop.report.snapshot import SCHEMA_REVISIONS, ClusterSnapshot, Kind, Leadership, Unread, Workload
+from fipop.report.findings import Finding, Severity, summarize
+from fipop.report.snapshot import SCHEMA_REVISIONS, Kind, Leadership, Snapshot, Unread, Workload
+from fipop.report.status import report_status
 from fipop.settings.options import DEFAULTS, BadOption, parse_settings
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import TARGET
@@ -37,16 +33,17 @@ POOL = build_range("pool", "10.0.0.1-10.0.0.10")
 WEB = floating("web", condition("True", "Ready"))
 
 
-def findings(found: ClusterSnapshot, *asked: GuestReport) -> list[Finding]:
-    guests = report_guests(found, report_floating_ips(found))
-    judged = judge(found, report_ranges(found), guests, {each.guest: each for each in asked})
+def findings(found: Snapshot) -> list[Finding]:
+    judged = list(report_status(found).findings)
     for each in judged:
-        assert each.severity is Severity.OK or each.advice, "whoever is told of trouble is told what to do"
+        assert each.severity is Severity.OK or each.advice, "a problem comes with its remedy"
+        assert "docs/" not in each.advice, "whoever installed the wheel has no pages"
+        assert "examples/" not in each.advice
     return judged
 
 
-def problems(*asked: GuestReport, **objects: Any) -> dict[str, str]:
-    found = findings(snapshot(**{"ranges": [POOL], **objects}), *asked)
+def problems(**objects: Any) -> dict[str, str]:
+    found = findings(snapshot(**{"ranges": [POOL], **objects}))
     return {each.reason: each.severity.value for each in found if each.severity is not Severity.OK}
 
 
@@ -115,11 +112,16 @@ def test_a_rollout_that_stopped_or_is_paused_is_told() -> None:
         assert problems(installation=healthy_installation(rollout=state, settings=settings)) == wanted
 
 
-@pytest.mark.parametrize(("status", "told"), [("True", "RolloutBlocked"), ("False", "ChartDigestMismatch")])
-def test_a_chart_that_cannot_be_had_is_told_also_of_guests_that_run(status: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "told", "wanted"),
+    [("True", "RolloutBlocked", "warning"), ("False", "ChartDigestMismatch", "critical")],
+)
+def test_a_chart_that_cannot_be_had_is_told_also_of_guests_that_run(
+    status: str, told: str, wanted: str
+) -> None:
     kube_vip = {**condition(status, "ChartDigestMismatch"), "type": "KubeVipReady"}
     ready = condition(status, "Ready" if status == "True" else "ChartDigestMismatch")
-    assert problems(floating_ips=[floating("web", ready, kube_vip)])[told] == "warning"
+    assert problems(floating_ips=[floating("web", ready, kube_vip)])[told] == wanted
 
 
 def test_what_could_not_be_read_is_no_problem_of_the_installation() -> None:
@@ -212,7 +214,7 @@ def test_an_address_with_two_owners_is_critical() -> None:
 @pytest.mark.parametrize(
     ("conditions", "severity"),
     [
-        ([condition("False", "ForeignValue")], "warning"),
+        ([condition("False", "ForeignValue")], "critical"),
         ([condition("Unknown", "Pending", since_minutes=1)], "info"),
         ([condition("Unknown", "Pending", since_minutes=10)], "warning"),
     ],
@@ -232,23 +234,20 @@ def away(reason: str) -> Json:
     return floating("web", condition("False", reason), guest=guest)
 
 
-def test_a_guest_out_of_reach_is_wrong_however_new_it_is_unless_the_operator_says_that_rancher_is_at_work() -> (
-    None
-):
+@pytest.mark.parametrize("reason", ["GuestDisconnected", "KubeconfigMissing"])
+def test_a_guest_cluster_that_is_lost_is_critical_however_new_it_is(reason: str) -> None:
     created = format_time(NOW - timedelta(minutes=59))
     clusters = [build_cluster("demo", "c-m-1", created=created)]
-    unusable = GuestReport(guest="c-m-1", step="kubeconfig", problem="it has no token")
-    lost = problems(unusable, floating_ips=[away("GuestDisconnected")], clusters=clusters)
-    assert lost == {"GuestDisconnected": "warning", "KubeconfigUnusable": "critical"}
-    assert problems(floating_ips=[away("GuestDisconnected")], clusters=clusters) == {
-        "GuestDisconnected": "warning",
-        "Unreachable": "warning",
-    }
-    new = floating("web", condition("Unknown", "GuestProvisioning"))
-    made = problems(unusable, floating_ips=[new], clusters=clusters)
-    assert made == {"GuestProvisioning": "info", "KubeconfigUnusable": "info"}
-    gone = floating("web", condition("Unknown", "GuestLeaving"))
-    assert problems(floating_ips=[gone], clusters=clusters) == {"GuestLeaving": "info"}
+    found = problems(floating_ips=[away(reason)], clusters=clusters)
+    assert found == {reason: "critical", "Unreachable": "critical"}
+
+
+@pytest.mark.parametrize(
+    "reason", ["GuestProvisioning", "GuestLeaving", "RolloutPending", "RolloutPaused", "Paused"]
+)
+def test_what_only_waits_is_no_problem(reason: str) -> None:
+    waiting = floating("web", condition("Unknown", reason))
+    assert problems(floating_ips=[waiting], clusters=[build_cluster("demo", "c-m-1")]) == {reason: "info"}
 
 
 @pytest.mark.parametrize(
@@ -295,35 +294,16 @@ def test_annotations_and_labels_that_are_probably_not_meant_so_are_named() -> No
     }
 
 
-# Guests that were asked
+def test_many_findings_of_one_kind_are_one_line() -> None:
+    def booting(number: int) -> Json:
+        guest = build_floating_ip("web", namespace=f"c-m-{number}")
+        return guest | {"status": {"conditions": [condition("Unknown", "GuestProvisioning")]}}
 
-OUT = build_cluster("demo", "c-m-1", opted_in=False)
-
-
-def test_a_guest_whose_secret_the_reader_may_not_get_is_not_called_broken() -> None:
-    refused = GuestReport(guest="c-m-1", step="rights", problem="403")
-    assert problems(refused, floating_ips=[WEB], clusters=[OUT]) == {"Unread": "warning"}
-
-
-def kube_vip(name: str, *, ready: int, release: str = "") -> GuestWorkload:
-    annotations = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": "kube-system"}
-    return parse_daemon_set(
-        {
-            "metadata": {
-                "namespace": "kube-system",
-                "name": name,
-                "generation": 1,
-                "annotations": annotations if release else {},
-            },
-            "spec": {"template": {"spec": {"containers": [{"image": "registry.example/plndr/kube-vip:v1"}]}}},
-            "status": {
-                "observedGeneration": 1,
-                "desiredNumberScheduled": 3,
-                "numberReady": ready,
-                "updatedNumberScheduled": 3,
-            },
-        }
-    )
+    found = report_status(snapshot(floating_ips=[booting(number) for number in range(400)]))
+    (one,) = (each for each in summarize(found.problems) if each.reason == "GuestProvisioning")
+    assert one.subject.name == "400 FloatingIP objects, such as c-m-0/web"
+    assert len(summarize(found.findings)) < 20
+    assert summarize(found.problems[:5]) == list(found.problems[:5])
 
 
 def test_the_revisions_that_this_version_knows_are_those_of_its_crds() -> None:

@@ -1,6 +1,5 @@
 """What a guest tells people of itself, and at which step it stops telling."""
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -9,8 +8,7 @@ from typing import Any
 import pytest
 
 from fipop.errors import ForbiddenError
-from fipop.kube.guests import GuestServers
-from fipop.report.guests import GUESTS_AT_ONCE, GuestReport, list_unread, read_guest, read_guests
+from fipop.report.guests import GuestReport, list_unread, read_guests
 from localfleet.certificates import build_authority
 from localfleet.proxy import RancherProxy
 from tests.harness.answering_client import AnsweringClient
@@ -46,7 +44,7 @@ def client(value: str | None) -> Any:
     ],
 )
 async def test_without_a_kubeconfig_nothing_is_asked(guest: str, value: str | None, named: str) -> None:
-    words = await read_guest(client(value), SNAPSHOT, guest, GuestServers())
+    (words,) = await read_guests(client(value), SNAPSHOT, [guest])
     assert words.step == "kubeconfig"
     assert words.problem
     assert named in words.problem
@@ -56,39 +54,20 @@ async def test_a_secret_that_the_reader_may_not_get_is_unread() -> None:
     async def get(*_: object, **__: object) -> object:
         raise ForbiddenError("get Secret", status=403)
 
-    report = await read_guest(AnsweringClient(get=get), SNAPSHOT, "c-m-a", GuestServers())
+    (report,) = await read_guests(AnsweringClient(get=get), SNAPSHOT, ["c-m-a"])
     assert report.step == "rights"
     assert [(each.what, each.forbidden) for each in list_unread([report])] == [("guest cluster c-m-a", True)]
 
 
 async def test_a_guest_is_asked_and_tells_what_it_carries(proxy: RancherProxy) -> None:
     kubeconfig = add_guest(proxy, "c-m-a")
-    value, guests = base64.b64encode(kubeconfig).decode(), GuestServers()
-    words = await read_guest(client(value), SNAPSHOT, "c-m-a", guests)
+    value = base64.b64encode(kubeconfig).decode()
+    (words,) = await read_guests(client(value), SNAPSHOT, ["c-m-a"])
     assert (words.step, words.problem) == ("", "")
     assert words.version
-    await guests.close()
 
 
 def test_addresses_are_those_of_its_config_map_written_either_way() -> None:
     words = GuestReport(guest="c-m-a", config_map={"a": "10.0.0.5/32, 10.0.0.6", "b": "fd00::1/128,text"})
     assert {v4("10.0.0.5"), v4("10.0.0.6")} < words.addresses()
     assert len(words.addresses()) == 3
-
-
-async def test_only_some_guests_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asking = most = 0
-
-    async def count(_client: object, _picture: object, guest_id: str, _guests: object) -> GuestReport:
-        nonlocal asking, most
-        asking += 1
-        most = max(most, asking)
-        await asyncio.sleep(0)
-        asking -= 1
-        return GuestReport(guest=guest_id)
-
-    monkeypatch.setattr("fipop.report.guests.read_guest", count)
-    guests = [f"c-m-{number}" for number in range(5 * GUESTS_AT_ONCE)]
-    words = await read_guests(client(None), SNAPSHOT, guests)
-    assert [each.guest for each in words] == guests
-    assert most == GUESTS_AT_ONCE

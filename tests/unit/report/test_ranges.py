@@ -1,4 +1,4 @@
-"""How full ranges are, and when they will be."""
+"""How full ranges are."""
 
 from datetime import timedelta
 
@@ -36,7 +36,6 @@ def test_a_range_that_cannot_be_read_is_full_and_says_why() -> None:
     assert found.reason == "Invalid"
     assert "10.0.0.300" in found.message
     assert found.percent == 100.0
-    assert found.full_in_days is None
 
 
 def test_a_conflict_names_the_older_range() -> None:

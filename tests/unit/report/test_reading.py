@@ -6,16 +6,23 @@ import pytest
 
 from fipop.errors import ApiError, ForbiddenError, UnavailableError
 from fipop.kube.client import Listing
-from fipop.kube.resources import CONFIG_MAPS, FLOATING_IPS, LEASES, Resource
-from fipop.report.reading import read_leadership, read_snapshot, read_workload
-from fipop.report.snapshot import ClusterSnapshot
+from fipop.kube.resources import (
+    CONFIG_MAPS,
+    FLOATING_IP_RANGES,
+    FLOATING_IPS,
+    LEASES,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
+from fipop.report.reading import NotManagementClusterError, read_leadership, read_snapshot, read_workload
+from fipop.report.snapshot import Snapshot
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.objects import NOW, build_floating_ip
 
 
 async def read(
     errors: dict[Resource, Exception], objects: dict[str, Any] | None = None, **options: Any
-) -> ClusterSnapshot:
+) -> Snapshot:
     async def find(resource: Resource, *_: object, **__: object) -> None:
         if resource in errors:
             raise errors[resource]
@@ -51,6 +58,14 @@ async def test_a_server_that_does_not_know_us_or_is_in_trouble_is_told_too() -> 
     assert [(each.forbidden, "floatingips" in each.problem) for each in found.unread] == [(False, True)]
     found = await read({FLOATING_IPS: error(UnavailableError, 500)}, about_operator=False)
     assert "500" in found.unread[0].problem
+
+
+async def test_a_cluster_with_neither_rancher_nor_fipop_is_not_the_management_cluster() -> None:
+    unknown = dict.fromkeys((FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS), error(ApiError, 404))
+    with pytest.raises(NotManagementClusterError, match="is it the management cluster"):
+        await read(dict(unknown), about_operator=False)
+    del unknown[PROVISIONING_CLUSTERS]
+    assert (await read(dict(unknown), about_operator=False)).unread, "Rancher is there, fipop not yet"
 
 
 @pytest.mark.parametrize("failure", [error(UnavailableError), error(ApiError, 401)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from fipop.operator.rollout.plan import Rollout
 from fipop.report.maps import draw_map
-from fipop.report.rendering import Output, dump
+from fipop.report.rendering import to_json
 from fipop.report.snapshot import Kind, Unread
 from fipop.report.status import report_status
 from fipop.settings.options import DEFAULTS, parse_settings
@@ -38,7 +38,7 @@ def test_the_worst_comes_first() -> None:
             floating_ips=[floating("web", condition("False", "No"))],
         )
     )
-    assert [each.severity.value for each in found.problems] == ["critical", "warning"]
+    assert [each.severity.value for each in found.problems] == ["critical", "critical"]
 
 
 def test_of_one_guest_only_its_own_problems_are_told() -> None:
@@ -70,13 +70,13 @@ def test_a_rollout_shows_its_charts_and_where_guest_clusters_stand() -> None:
     guests = {"pending": 2, "progressing": 0, "succeeded": 1}
     installation = healthy_installation(rollout=Rollout(target=TARGET, stable=OTHER), rollout_guests=guests)
     found = snapshot(installation=installation)
-    shown = json.loads(dump(report_status(found), Output.JSON))["rollout"]
+    shown = json.loads(to_json(report_status(found)))["rollout"]
     assert shown["guests"] == guests
     assert shown["charts"] == {"kube-vip": "1.0.0", "kube-vip-cloud-provider": "1.0.0"}
     assert (shown["target"], shown["stable"], shown["paused"]) == (TARGET.name, OTHER.name, False)
     held_up = replace(found, installation=replace(installation, settings=paused))
-    assert json.loads(dump(report_status(held_up), Output.JSON))["rollout"]["paused"] is True
-    assert json.loads(dump(report_status(snapshot()), Output.JSON))["rollout"] is None
+    assert json.loads(to_json(report_status(held_up)))["rollout"]["paused"] is True
+    assert json.loads(to_json(report_status(snapshot())))["rollout"] is None
 
 
 def count_report_steps(floating_ips: int) -> int:

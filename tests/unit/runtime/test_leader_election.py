@@ -1,385 +1,323 @@
-"""Who leads when, in virtual time: candidates share one lease, calls fail and hang, machines sleep."""
+"""Who leads when, in virtual time: candidates for one Lease, connections that fail and hang, machines that sleep."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import pytest
 
-from fipop.boundary import boottime
-from fipop.errors import UnavailableError
-from fipop.runtime.leader_election import LeaderElector, LeaderWorkStuckError, LeaseTimes
+from fipop.boundary import ApiRequest, boottime
+from fipop.errors import StartError
+from fipop.kube.client import KubeClient
+from fipop.runtime.leader_election import LeaderElector, LeaseTimes
+from tests.harness.api_in_memory import ApiInMemory, Json, Link
+from tests.harness.virtual_time import in_virtual_time
 
-Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
-class SharedLease:
-    """The one lease in the cluster; `outage` makes calls fail, `hang` makes them last for ever."""
-
-    def __init__(self) -> None:
-        self.holder = ""
-        self.expires = 0.0
-        self.outage = False
-        self.hang = False
-        self.answer_seconds = 0.01
-
-    async def reach(self) -> None:
-        if self.hang:
-            await asyncio.Event().wait()
-        await asyncio.sleep(self.answer_seconds)
-        if self.outage:
-            raise UnavailableError("get Lease")
+NAMESPACE, NAME = "kube-fip", "fipop-operator"
+KEY = "leases", NAMESPACE, NAME
 
 
-class Candidate:
-    """One candidate's hold on the shared lease, by a clock that may run ahead of the loop's (`slept`)."""
-
-    place = "Lease kube-fip/fipop-operator"
-
-    def __init__(self, shared: SharedLease, name: str) -> None:
-        self.shared = shared
-        self.name = name
-        self.slept = 0.0
-        self.valid_until: float | None = None
-
-    @property
-    def holder(self) -> str:
-        return self.shared.holder
-
-    @property
-    def is_foreign(self) -> bool:
-        return self.shared.holder not in ("", self.name)
-
-    def clock(self) -> float:
-        return asyncio.get_running_loop().time() + self.slept
-
-    async def try_acquire(self) -> bool:
-        await self.shared.reach()
-        if self.shared.holder not in {"", self.name} and self.clock() < self.shared.expires:
-            self.valid_until = None
-            return False
-        await self.shared.reach()
-        self._hold()
-        return True
-
-    async def renew(self) -> bool:
-        await self.shared.reach()
-        if self.shared.holder != self.name:
-            self.valid_until = None
-            return False
-        self._hold()
-        return True
-
-    async def release(self) -> None:
-        self.valid_until = None
-        await self.shared.reach()
-        if self.shared.holder == self.name:
-            self.shared.holder = ""
-
-    def _hold(self) -> None:
-        self.shared.holder = self.name
-        self.valid_until = self.shared.expires = self.clock() + 15
+def build_server() -> ApiInMemory:
+    server = ApiInMemory()
+    server.put(("namespaces", "", NAMESPACE), {"metadata": {"name": NAMESPACE}})
+    return server
 
 
+@dataclass
 class Replica:
-    """A process that takes part; `work` is what its leader does."""
+    """A process that takes part. Its machine slept for `slept` seconds more than those of others."""
 
-    def __init__(self, shared: SharedLease, name: str, *, stop_seconds: float = 0.0) -> None:
-        self.lease = Candidate(shared, name)
-        self.leadership = LeaderElector(self.lease, random=Random(1), clock=self.lease.clock)
-        self.stop_seconds = stop_seconds
-        self.working = False
-        self.starts: list[float] = []
-        self.stops: list[float] = []
+    server: ApiInMemory
+    name: str
+    stop_seconds: float = 0.0
+    slept: float = 0.0
+    ended: bool = False
+    """Whether it was ended at once."""
+    starts: list[float] = field(default_factory=list)
+    stops: list[float] = field(default_factory=list)
+    told: dict[str, str] = field(default_factory=dict)
 
-    async def work(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.working = True
-        self.starts.append(round(loop.time(), 1))
-        try:
-            await asyncio.Event().wait()
-        finally:
-            if self.stop_seconds:
-                await asyncio.sleep(self.stop_seconds)
-            self.working = False
-            self.stops.append(round(loop.time(), 1))
+    def __post_init__(self) -> None:
+        self.link = Link(self.server)
+        self.elector = LeaderElector(
+            KubeClient(self.link),
+            namespace=NAMESPACE,
+            name=NAME,
+            identity=self.name,
+            random=Random(1),
+            clock=lambda: now() + self.slept,
+            annotations=lambda: self.told,
+            end=self._end,
+        )
+
+    @property
+    def is_working(self) -> bool:
+        return len(self.starts) > len(self.stops)
 
     def start(self) -> None:
-        self.task = asyncio.create_task(self.leadership.run(self.work))
-
-    async def wait_working(self) -> None:
-        while not self.working:  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.1)
+        self.task = asyncio.create_task(self.elector.lead(self._work))
 
     async def stop(self) -> None:
         self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError, StartError):
             await self.task
 
-    def die(self) -> None:
-        """Vanish without a word, as after a SIGKILL."""
-        self.lease.shared = SharedLease()
+    async def _work(self) -> None:
+        self.starts.append(now())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(self.stop_seconds)
+            self.stops.append(now())
+
+    def _end(self) -> None:
+        self.ended = True
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def start_two(shared: SharedLease) -> tuple[Replica, Replica]:
+async def start_two(server: ApiInMemory, **options: float) -> tuple[Replica, Replica]:
     """The first one leads, the second stands by."""
-    first, second = Replica(shared, "first"), Replica(shared, "second")
+    first, second = Replica(server, "first", **options), Replica(server, "second")
     first.start()
-    await first.wait_working()
+    await asyncio.sleep(5)
     second.start()
-    await asyncio.sleep(50)
+    await asyncio.sleep(45)
+    assert (first.is_working, second.is_working) == (True, False)
     return first, second
 
 
-def test_one_leads_and_the_other_stands_by(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        first, second = await start_two(SharedLease())
-        await asyncio.sleep(3600)
-
-        assert first.leadership.is_leader
-        assert first.working
-        assert first.starts == [0]
-        assert not second.leadership.is_leader
-        assert second.starts == []
-        await first.stop()
-        await second.stop()
-
-    virtually(scenario())
+async def until_working(replica: Replica, *, within: float) -> None:
+    async with asyncio.timeout(within):
+        while not replica.is_working:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.05)
 
 
-def test_after_a_clean_exit_the_other_leads_within_two_seconds(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        first, second = await start_two(SharedLease())
-        left_at = now()
-        await first.stop()
-        async with asyncio.timeout(2):
-            await second.wait_working()
-
-        assert first.stops[0] <= second.starts[0] <= left_at + 2
-        await second.stop()
-        assert second.lease.shared.holder == ""
-
-    virtually(scenario())
+def spec_of(server: ApiInMemory) -> Json:
+    found: Json = server.objects[KEY]["spec"]
+    return found
 
 
-def test_after_a_kill_the_other_leads_within_twenty_seconds(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        first, second = await start_two(SharedLease())
-        first.die()
-        async with asyncio.timeout(20):
-            await second.wait_working()
-        await first.stop()
-        await second.stop()
+@in_virtual_time
+async def test_one_leads_and_the_other_stands_by() -> None:
+    first, second = await start_two(build_server())
+    await asyncio.sleep(600)
+    assert (first.is_working, second.starts) == (True, [])
+    assert (first.elector.leads_for(), second.elector.leads_for()) == (True, False)
+    await first.stop()
+    await until_working(second, within=2)
+    assert first.stops[0] <= second.starts[0]
+    await second.stop()
+    assert spec_of(second.server)["holderIdentity"] == ""
 
-    virtually(scenario())
+
+@in_virtual_time
+async def test_after_a_kill_the_other_leads_within_twenty_seconds() -> None:
+    first, second = await start_two(build_server())
+    first.link.is_cut = True
+    first.task.cancel()
+    await until_working(second, within=20)
+    assert spec_of(second.server)["leaseTransitions"] == 1
 
 
-@pytest.mark.parametrize("fault", ["outage", "hang"])
-def test_a_leader_that_cannot_renew_has_stopped_its_work_before_anybody_else_can_lead(
-    virtually: Virtually, fault: str
+@pytest.mark.parametrize("fault", ["away", "hanging"])
+@in_virtual_time
+async def test_a_leader_that_cannot_renew_for_eight_seconds_stops_and_ends_long_before_another_leads(
+    fault: str,
 ) -> None:
-    async def scenario() -> None:
-        first, second = await start_two(SharedLease())
-        shared = first.lease.shared
-        cut_off = SharedLease()
-        setattr(cut_off, fault, True)
-        first.lease.shared = cut_off
-        cut_at = now()
-        await second.wait_working()
+    first, second = await start_two(build_server())
 
-        assert not first.working
-        assert first.stops[0] <= cut_at + 10
-        assert second.starts[0] >= first.stops[0] + 4
-        first.lease.shared = shared
-        await asyncio.sleep(100)
-        assert first.starts == [0]
-        await first.stop()
-        await second.stop()
+    async def fail(_request: ApiRequest) -> None:
+        if fault == "away":
+            raise ConnectionError("away")
+        await asyncio.Event().wait()
 
-    virtually(scenario())
+    first.link.before = fail
+    cut_at = now()
+    await until_working(second, within=20)
+    assert cut_at + 5 <= first.stops[0] <= cut_at + 8
+    assert second.starts[0] >= first.stops[0] + 4
+    with pytest.raises(StartError, match="was lost"):
+        await first.task
 
 
-def test_after_an_outage_of_the_api_server_somebody_works_again_within_seconds(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        first, second = await start_two(SharedLease())
-        first.lease.shared.outage = True
-        await asyncio.sleep(300)
-        assert not first.working
-        assert not second.working
-        first.lease.shared.outage = False
-        await asyncio.sleep(5)
-
-        assert [first.working, second.working].count(True) == 1
-        await first.stop()
-        await second.stop()
-
-    virtually(scenario())
-
-
-def test_short_failures_of_renewal_do_not_stop_the_work_and_are_logged_once(
-    virtually: Virtually, caplog: pytest.LogCaptureFixture
+@in_virtual_time
+async def test_failures_of_renewal_for_five_seconds_stop_nothing_and_are_logged_once(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario() -> None:
-        first = Replica(SharedLease(), "first")
-        first.start()
-        await first.wait_working()
-        first.lease.shared.outage = True
-        await asyncio.sleep(7)
-        first.lease.shared.outage = False
-        await asyncio.sleep(100)
-
-        assert first.leadership.is_leader
-        assert first.starts == [0]
-        await first.stop()
-
-    virtually(scenario())
-    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(warnings) == 1, "an outage is told once"
+    first = Replica(build_server(), "first")
+    first.start()
+    await asyncio.sleep(3)
+    first.link.is_cut = True
+    await asyncio.sleep(5)
+    first.link.is_cut = False
+    await asyncio.sleep(100)
+    assert (len(first.starts), first.is_working) == (1, True)
+    assert len([each for each in caplog.records if each.levelno >= logging.WARNING]) == 1
 
 
-def test_an_api_server_that_takes_four_seconds_for_an_answer_has_a_leader_that_stays(
-    virtually: Virtually,
-) -> None:
-    """To acquire takes a read and a write, which had five seconds together."""
-
-    async def story() -> None:
-        shared = SharedLease()
-        shared.answer_seconds = 4.0
-        replica = Replica(shared, "a")
-        replica.start()
-        async with asyncio.timeout(60):
-            await replica.wait_working()
-        await asyncio.sleep(300)
-        assert replica.working
-        assert replica.stops == []
-        await replica.stop()
-
-    virtually(story())
+@in_virtual_time
+async def test_an_api_server_that_takes_more_than_three_seconds_for_an_answer_has_a_leader_that_stays() -> (
+    None
+):
+    replica = Replica(build_server(), "first")
+    replica.link.before = lambda _request: asyncio.sleep(3.5)
+    replica.start()
+    await asyncio.sleep(300)
+    assert (len(replica.starts), replica.is_working) == (1, True)
 
 
-def test_a_machine_that_slept_past_the_lease_is_no_leader_from_its_first_instruction_on(
-    virtually: Virtually,
-) -> None:
-    async def scenario() -> None:
-        first, second = await start_two(SharedLease())
-        assert first.leadership.still_leading_for(5)
-        first.lease.slept += 60
-
-        assert not first.leadership.is_leader
-        assert not first.leadership.still_leading_for(0)
-        await asyncio.sleep(3)
-        assert len(first.stops) == 1
-        await first.stop()
-        await second.stop()
-
-    virtually(scenario())
+@pytest.mark.parametrize("loses", ["create", "replace"])
+@in_virtual_time
+async def test_a_write_with_a_lost_answer_is_found_to_be_ours(loses: str) -> None:
+    replica = Replica(build_server(), "first")
+    replica.link.lost[loses] = 1
+    replica.start()
+    await asyncio.sleep(20)
+    assert (len(replica.starts), replica.is_working) == (1, True)
 
 
-def test_a_look_ahead_ends_with_the_lease_and_not_with_the_last_renewal(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        first = Replica(SharedLease(), "first")
-        assert not first.leadership.still_leading_for(0)
-        first.start()
-        await first.wait_working()
-
-        assert first.leadership.still_leading_for(14)
-        assert not first.leadership.still_leading_for(15.1)
-        first.lease.shared.outage = True
-        await asyncio.sleep(8)
-        assert first.leadership.still_leading_for(4)
-        assert not first.leadership.still_leading_for(9)
-        await first.stop()
-        assert not first.leadership.still_leading_for(0)
-
-    virtually(scenario())
+@in_virtual_time
+async def test_a_quiet_renewal_is_one_request() -> None:
+    replica = Replica(build_server(), "first")
+    replica.start()
+    await asyncio.sleep(1)
+    replica.link.requests.clear()
+    await asyncio.sleep(60)
+    assert replica.link.requests == {("replace", "leases"): 30}
 
 
-def test_a_lease_taken_by_another_stops_the_work_at_the_next_renewal(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        first = Replica(SharedLease(), "first")
-        first.start()
-        await first.wait_working()
-        first.lease.shared.holder, first.lease.shared.expires = "somebody", 1000.0
-        await asyncio.sleep(3)
-
-        assert not first.working
-        assert first.lease.shared.holder == "somebody"
-        await first.stop()
-        assert first.lease.shared.holder == "somebody"
-
-    virtually(scenario())
+@in_virtual_time
+async def test_a_machine_that_slept_past_the_lease_is_no_leader_from_its_first_instruction_on() -> None:
+    first, _ = await start_two(build_server())
+    assert first.elector.leads_for(5)
+    first.slept += 60
+    assert not first.elector.leads_for()
+    await asyncio.sleep(3)
+    assert (first.is_working, first.task.done()) == (False, True)
 
 
-def test_the_lease_is_given_up_only_after_the_work_has_stopped(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        shared = SharedLease()
-        first, second = Replica(shared, "first", stop_seconds=8), Replica(shared, "second")
-        first.start()
-        await first.wait_working()
-        second.start()
-        await asyncio.sleep(10)
-        await first.stop()
-        await second.wait_working()
-
-        assert second.starts[0] >= first.stops[0]
-        await second.stop()
-
-    virtually(scenario())
-
-
-def test_work_that_does_not_stop_ends_the_process_before_another_leads(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        shared = SharedLease()
-        first = Replica(shared, "first", stop_seconds=1000)
-        first.start()
-        await first.wait_working()
-        shared.outage = True
-        with pytest.raises(LeaderWorkStuckError):
-            await first.task
-
-        assert now() < shared.expires
-        assert shared.holder == "first"
-
-    virtually(scenario())
+@in_virtual_time
+async def test_a_look_ahead_ends_with_the_lease_and_not_with_the_last_renewal() -> None:
+    replica = Replica(build_server(), "first")
+    assert not replica.elector.leads_for()
+    replica.start()
+    await asyncio.sleep(0.1)
+    assert replica.elector.leads_for(14)
+    assert not replica.elector.leads_for(15)
+    replica.link.is_cut = True
+    await asyncio.sleep(6)
+    assert replica.elector.leads_for(6)
+    assert not replica.elector.leads_for(9)
+    await replica.stop()
+    assert not replica.elector.leads_for()
 
 
-def test_work_that_ends_by_itself_ends_the_run_and_gives_up_the_lease(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        lease = Candidate(SharedLease(), "first")
-        leadership = LeaderElector(lease, random=Random(1), clock=lease.clock)
-
-        async def fail() -> None:
-            await asyncio.sleep(1)
-            raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            await leadership.run(fail)
-        assert lease.shared.holder == ""
-        assert not leadership.is_leader
-
-    virtually(scenario())
+@in_virtual_time
+async def test_a_lease_that_another_took_stops_the_work_at_the_next_renewal() -> None:
+    server = build_server()
+    first = Replica(server, "first")
+    first.start()
+    await asyncio.sleep(1)
+    lease = server.objects[KEY]
+    server.put(KEY, {**lease, "spec": {**lease["spec"], "holderIdentity": "somebody"}})
+    await asyncio.sleep(3)
+    assert not first.is_working
+    assert spec_of(server)["holderIdentity"] == "somebody"
 
 
-def test_without_election_the_work_runs_at_once_and_always_leads(virtually: Virtually) -> None:
-    async def scenario() -> None:
-        leadership = LeaderElector(None, random=Random(1))
-        ran = []
+@in_virtual_time
+async def test_an_edit_of_the_lease_costs_nobody_the_lead_and_is_kept() -> None:
+    server = build_server()
+    first = Replica(server, "first", told={"waits": "a"})
+    first.start()
+    await asyncio.sleep(1)
+    lease = server.objects[KEY]
+    server.put(KEY, {**lease, "metadata": {**lease["metadata"], "annotations": {"other": "kept"}}})
+    await asyncio.sleep(5)
+    assert server.objects[KEY]["metadata"]["annotations"] == {"other": "kept", "waits": "a"}
+    server.remove(KEY)
+    await asyncio.sleep(60)
+    assert (len(first.starts), first.is_working) == (1, True)
 
-        async def work() -> None:
-            ran.append((leadership.is_leader, leadership.still_leading_for(1e9)))
 
-        await leadership.run(work)
-        assert ran == [(True, True)]
-        assert not leadership.is_leader
+@in_virtual_time
+async def test_a_lease_that_vanished_counts_as_held_until_its_time_is_over() -> None:
+    server = build_server()
+    first, second = await start_two(server)
+    first.link.is_cut = True
+    server.remove(KEY)
+    await asyncio.sleep(12)
+    assert not second.is_working
+    await until_working(second, within=8)
+    assert second.starts[0] > first.stops[0]
 
-    virtually(scenario())
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"holderIdentity": "hand"},
+        {"holderIdentity": "hand", "leaseDurationSeconds": None, "leaseTransitions": "x", "renewTime": 7},
+        {"holderIdentity": "hand", "leaseDurationSeconds": 10**9},
+        {"holderIdentity": "hand", "leaseDurationSeconds": -1},
+    ],
+)
+@in_virtual_time
+async def test_a_lease_that_was_written_by_hand_is_waited_for_like_any_other(spec: Json) -> None:
+    server = build_server()
+    server.put(KEY, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec})
+    replica = Replica(server, "first")
+    replica.start()
+    await asyncio.sleep(14)
+    assert not replica.is_working
+    await until_working(replica, within=4)
+
+
+@in_virtual_time
+async def test_a_lease_without_a_spec_is_free() -> None:
+    server = build_server()
+    server.put(KEY, {"metadata": {"name": NAME, "namespace": NAMESPACE}})
+    replica = Replica(server, "first")
+    replica.start()
+    await until_working(replica, within=1)
+
+
+@in_virtual_time
+async def test_the_lease_is_given_up_only_after_the_work_has_stopped() -> None:
+    first, second = await start_two(build_server(), stop_seconds=8.0)
+    stopping = asyncio.create_task(first.stop())
+    await until_working(second, within=12)
+    assert second.starts[0] >= first.stops[0]
+    assert not first.ended
+    await stopping
+
+
+@in_virtual_time
+async def test_work_that_does_not_stop_ends_the_process_before_another_leads() -> None:
+    first, second = await start_two(build_server(), stop_seconds=1000.0)
+    first.link.is_cut = True
+    while not first.ended:  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0.05)
+    assert not second.is_working
+    await until_working(second, within=4)
+
+
+@in_virtual_time
+async def test_work_that_fails_ends_the_lead_and_gives_up_the_lease() -> None:
+    replica = Replica(build_server(), "first")
+
+    async def fail() -> None:
+        await asyncio.sleep(1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await replica.elector.lead(fail)
+    assert spec_of(replica.server)["holderIdentity"] == ""
+    assert not replica.elector.leads_for()
 
 
 def test_times_that_leave_no_room_to_stop_are_refused() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 from fipop.operator.rollout.plan import Phase, Rollout
-from fipop.report.snapshot import ClusterSnapshot, Unread
+from fipop.report.snapshot import Snapshot, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import target
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
@@ -24,10 +24,11 @@ SNAPSHOT = snapshot(
                 **held_by(["10.0.0.5"]),
                 "conditions": [{"type": "Ready", "status": "False", "reason": "Evil", "message": EVIL}],
             },
-        )
+        ),
+        build_floating_ip("wish", namespace="c-m-2", annotations={"fiprange": EVIL}),
     ],
     reservations=[build_reservation("10.0.0.5", cluster=EVIL)],
-    clusters=[build_cluster("demo", "c-m-1")],
+    clusters=[build_cluster("demo", "c-m-1"), build_cluster(EVIL, "c-m-3"), build_cluster("shop", "c-m-2")],
     installation=healthy_installation(rollout=Rollout(target=target(EVIL), phase=Phase.STOPPED, reason=EVIL)),
     unread=(Unread(what=EVIL, problem=EVIL),),
 )
@@ -42,7 +43,7 @@ class Cluster:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def read(self) -> ClusterSnapshot:
+    async def read(self) -> Snapshot:
         self.reads += 1
         await self.gate.wait()
         if self.error is not None:

@@ -1,5 +1,6 @@
 """The page: what it answers, to whom, and that no stranger's word is more than text in it."""
 
+import re
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -100,6 +101,22 @@ async def test_every_answer_has_the_headers_that_keep_a_browser_safe(
 )
 def test_which_hosts_are_this_machine(host: str, local: bool) -> None:
     assert is_local_host(host) is local
+
+
+async def test_the_overview_shows_problems_first_then_ranges_and_whoever_waits(address: str) -> None:
+    async with aiohttp.ClientSession() as session, session.get(address) as answer:
+        text = await answer.text()
+    sections = re.findall(r'<section aria-labelledby="(\w+)"', text)
+    assert sections == ["problems", "ranges", "waiting", "without", "rollout", "sum", "unread"]
+    assert re.findall(r'data-waiting="([^"]+)"', text) == ["c-m-2/wish"]
+    assert re.findall(r'data-without="([^"]+)"', text) == ["c-m-3"]
+
+
+async def test_a_guest_cluster_shows_each_floating_ip_with_its_conditions(address: str) -> None:
+    async with aiohttp.ClientSession() as session, session.get(f"{address}/guests") as answer:
+        text = await answer.text()
+    assert re.search("web .*10.0.0.5.*<span", text)
+    assert re.search("wish .*<span", text)
 
 
 async def test_the_rollout_is_shown(address: str) -> None:

@@ -1,0 +1,188 @@
+"""`fipop rollout`: see, pause, resume and retry the rollout of kube-vip, with the rights of the user."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import click
+
+from fipop.api import names
+from fipop.cli.reading import (
+    EXIT_CODES,
+    POLL_SECONDS,
+    Reading,
+    end,
+    fail,
+    reading_options,
+    run_reading,
+    show_unread,
+)
+from fipop.cli.status import describe_rollout
+from fipop.errors import FipopError, ForbiddenError, NotFoundError
+from fipop.jsons import Json, as_mapping
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import CONFIG_MAPS
+from fipop.operator.rollout.plan import Phase, Rollout
+from fipop.report.reading import SnapshotReader
+from fipop.report.rendering import count_of
+from fipop.report.snapshot import Installation, Unread
+from fipop.texts import clean
+
+_RETRY_SECONDS = 30.0
+"""How long the operator may take to notice that the annotation of an earlier retry is gone."""
+_PAUSED = "kubevipRolloutPaused"
+_GITOPS = {
+    "argocd.argoproj.io/tracking-id": "Argo CD",
+    "argocd.argoproj.io/instance": "Argo CD",
+    "kustomize.toolkit.fluxcd.io/name": "Flux",
+    "helm.toolkit.fluxcd.io/name": "Flux",
+    "objectset.rio.cattle.io/id": "Fleet",
+    "meta.helm.sh/release-name": "helm",
+}
+"""Labels and annotations by which these tools mark what they apply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutReport:
+    """The current rollout."""
+
+    installation: Installation
+    unread: tuple[Unread, ...]
+
+    def to_fields(self) -> dict[str, object]:
+        """Return the fields of the JSON; those of `fipop status`, and who failed."""
+        rollout = self.installation.render_rollout() or {}
+        failed = self.installation.rollout.failed if self.installation.rollout is not None else ()
+        return {**rollout, "failed": sorted(failed), "unread": self.unread}
+
+
+@click.group(short_help="Status, pause, resume and retry of the rollout of kube-vip.")
+def rollout() -> None:
+    """Show or control the rollout of kube-vip and its cloud provider over the guest clusters."""
+
+
+@rollout.command(short_help="Charts, phase, counts and failures of the rollout.", epilog=EXIT_CODES)
+@reading_options
+def status(*, reading: Reading) -> None:
+    """Show which charts are rolled out, how many guest clusters have them, and which ones failed."""
+
+    async def read() -> RolloutReport:
+        async with reading.connect() as client:
+            return await _read(client, reading)
+
+    found = run_reading(read)
+    counts = [(each, str(number)) for each, number in found.installation.rollout_guests.items()]
+    if reading.show(found, ("GUEST CLUSTERS", "COUNT"), counts):
+        for line in _lines(found.installation):
+            click.echo(clean(line))
+    show_unread(found.unread)
+    state = found.installation.rollout
+    end(is_wrong=state is not None and state.phase is Phase.STOPPED, unread=found.unread)
+
+
+def _lines(found: Installation) -> Iterator[str]:
+    if found.rollout is None:
+        yield "There is no rollout: no guest cluster is opted in, or kubevipGuestInstall is off."
+        return
+    yield describe_rollout(found)
+    if found.rollout.failed:
+        yield f"Failed in {', '.join(sorted(found.rollout.failed))}"
+    if found.rollout.reason:
+        yield f"Stopped: {found.rollout.reason}"
+
+
+@rollout.command(short_help="Admit no further guest cluster.", epilog=EXIT_CODES)
+@reading_options
+def pause(*, reading: Reading) -> None:
+    """Set the option kubevipRolloutPaused: nothing is admitted, and nothing goes back."""
+    _set_paused(reading, "true")
+
+
+@rollout.command(short_help="Continue a rollout that is paused.", epilog=EXIT_CODES)
+@reading_options
+def resume(*, reading: Reading) -> None:
+    """Reset the option kubevipRolloutPaused."""
+    _set_paused(reading, "false")
+
+
+@rollout.command(short_help="Admit the guest clusters that failed once more.", epilog=EXIT_CODES)
+@reading_options
+def retry(*, reading: Reading) -> None:
+    """Continue a rollout that stopped: the guest clusters in which it failed take part again."""
+
+    async def run() -> str:
+        async with reading.connect() as client:
+            state = await _read_rollout(client, reading)
+            if not state.failed and state.phase is not Phase.STOPPED:
+                fail("no guest cluster failed in the current rollout: there is nothing to retry")
+            wanted = f"retry/{state.target.name}"
+            if state.retried == wanted:  # It acts once: the operator has to see it go first.
+                await _patch(client, reading, {"metadata": {"annotations": {names.ANNOTATION_ROLLOUT: None}}})
+                await _wait_until_forgotten(client, reading)
+            await _patch(client, reading, {"metadata": {"annotations": {names.ANNOTATION_ROLLOUT: wanted}}})
+        return f"{count_of(len(state.failed), 'guest cluster')} in which it failed can take part again."
+
+    click.echo(run_reading(run))
+
+
+async def _wait_until_forgotten(client: KubeClient, reading: Reading) -> None:
+    until = time.monotonic() + _RETRY_SECONDS
+    while (await _read_rollout(client, reading)).retried:
+        if time.monotonic() > until:
+            fail("the operator did not notice the end of the earlier retry. Run fipop check")
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _set_paused(reading: Reading, value: str) -> None:
+    async def run() -> Json:
+        async with reading.connect() as client:
+            return await _patch(client, reading, {"data": {_PAUSED: value}})
+
+    metadata = as_mapping(run_reading(run).get("metadata"))
+    click.echo(f"{_PAUSED} is {value}.")
+    marks: Mapping[str, object] = {
+        **as_mapping(metadata.get("labels")),
+        **as_mapping(metadata.get("annotations")),
+    }
+    for mark, tool in _GITOPS.items():
+        if mark in marks:
+            click.echo(
+                f"Warning: {tool} applies ConfigMap {names.SETTINGS_CONFIG_MAP}, and may set this back. "
+                f"Change {_PAUSED} in its source, too.",
+                err=True,
+            )
+            return
+
+
+async def _patch(client: KubeClient, reading: Reading, patch: Json) -> Json:
+    name, namespace = names.SETTINGS_CONFIG_MAP, reading.operator_namespace
+    try:
+        return await client.merge_patch(CONFIG_MAPS, name, patch, namespace=namespace)
+    except ForbiddenError:
+        fail(
+            f"missing right: patch configmaps/{name} in namespace {namespace}. Ask an administrator of the fleet"
+        )
+    except NotFoundError:
+        fail(
+            f"ConfigMap {name} does not exist in namespace {namespace}. "
+            "For another namespace, add --operator-namespace"
+        )
+
+
+async def _read(client: KubeClient, reading: Reading) -> RolloutReport:
+    reader = SnapshotReader(client)
+    installation = await reader.read_installation(reading.operator_namespace)
+    return RolloutReport(installation=installation, unread=tuple(reader.unread))
+
+
+async def _read_rollout(client: KubeClient, reading: Reading) -> Rollout:
+    found = await _read(client, reading)
+    if found.installation.rollout is not None:
+        return found.installation.rollout
+    problem = next(
+        (each.problem for each in found.unread if each.what == "the rollout"), "there is no rollout"
+    )
+    raise FipopError(f"{problem} in namespace {reading.operator_namespace}")

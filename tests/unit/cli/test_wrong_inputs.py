@@ -1,0 +1,184 @@
+"""Wrong inputs of each sort: what the command line says has the cause, with the word that is wrong, and the remedy."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from fipop.cli.main import main
+from tests.golden.fleet_server import FULL, LIMITED, Fleet, serve_fleet
+
+RANGES, CONFIG_MAPS = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges", "/api/v1/configmaps"
+
+
+class Commands:
+    """Runs commands over a fleet that a test spoils."""
+
+    def __init__(self, fleet: Fleet, kubeconfigs: dict[str, Path]) -> None:
+        self.fleet = fleet
+        self.kubeconfigs = kubeconfigs
+
+    def run(self, *arguments: str, kubeconfig: Path | None = None, **env: str) -> Result:
+        chosen = kubeconfig or self.kubeconfigs[FULL]
+        access = () if arguments[:1] in (("stauts",), ("rollout",)) else ("--kubeconfig", str(chosen))
+        environment = {"NO_COLOR": "1", "HTTPS_PROXY": None, **env}
+        result = CliRunner().invoke(main, [*arguments, *access], prog_name="fipop", env=environment)
+        assert "Traceback" not in result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    fleet = Fleet("today", has_crds=True)
+    with serve_fleet(fleet, tmp_path_factory.mktemp("readers")) as kubeconfigs:
+        yield Commands(fleet, kubeconfigs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause", "remedy"),
+    [
+        (("stauts",), "stauts", 'Did you mean "status"?'),
+        (("rollout", "stop"), "stop", "--help"),
+        (("status", "-o", "yaml"), "yaml", "'table', 'wide', 'json'"),
+        (("status", "--wait", "soon"), "soon", "such as 15s"),
+        (("status", "-n", "demo", "-A"), "both", "Use -n or -A"),
+        (("who",), "ADDRESS|CLUSTER|RANGE", "--help"),
+        (("who", "10.0.0.999"), "10.0.0.999", "not an IP address"),
+        (("who", "nobody"), "nobody", "Run fipop status"),
+        (("free", "nowhere"), "nowhere", "Run fipop status"),
+        (("free", "full"), "is full", "extend spec.iprange"),
+        (("free", "dual", "--count", "0"), "0", "1<=x<=10000"),
+        (("free", "dual", "--family", "ipv5"), "ipv5", "is not one of"),
+        (("check", "--guest", "nobody"), "nobody", "Run fipop check"),
+        (("adopt",), "automatically", "Add --dry-run"),
+        (("web", "--port", "70000"), "70000", "0<=x<=65535"),
+        (("web", "--bind", "192.0.2.1", "--port", "0"), "192.0.2.1", "--bind"),
+        (("status", "--context", "other"), "other", "It has fleet"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+)
+def test_a_wrong_command_line(
+    commands: Commands, arguments: tuple[str, ...], cause: str, remedy: str
+) -> None:
+    result = commands.run(*arguments)
+    assert result.exit_code in {1, 2, 3}
+    assert "Error: " in result.stderr
+    assert cause in result.stderr
+    assert remedy in result.stderr
+
+
+def change(kubeconfig: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    user, cluster = dict(kubeconfig["users"][0]["user"]), dict(kubeconfig["clusters"][0]["cluster"])
+    user.update(parts.get("user", {}))
+    cluster.update(parts.get("cluster", {}))
+    return kubeconfig | {
+        "users": [{"name": "reader", "user": parts.get("only_user", user)}],
+        "clusters": [{"name": "fleet", "cluster": cluster}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "cause", "remedy"),
+    [
+        ({"only_user": {}}, "neither a token nor a client certificate", "log in again"),
+        ({"user": {"as": "admin"}}, "impersonation", "not supported"),
+        ({"cluster": {"server": "http://127.0.0.1:1"}}, "http://127.0.0.1:1", "https URL"),
+        ({"cluster": {"proxy-url": "socks5://127.0.0.1:1"}}, "socks5", "Use http"),
+        ({"cluster": {"server": "https://127.0.0.1:9"}}, "https://127.0.0.1:9", "--context"),
+        ("[", "cannot be used", "kubeconfig"),
+    ],
+    ids=("no credential", "impersonation", "http", "proxy", "away", "no YAML"),
+)
+def test_a_wrong_kubeconfig(commands: Commands, tmp_path: Path, parts: Any, cause: str, remedy: str) -> None:
+    good = json.loads(commands.kubeconfigs[FULL].read_text())
+    path = tmp_path / "kubeconfig"
+    path.write_text(parts if isinstance(parts, str) else yaml.safe_dump(change(good, **parts)))
+    result = commands.run("status", kubeconfig=path)
+    assert result.exit_code == 3
+    assert result.stderr.startswith("Error: ")
+    assert cause.lower() in result.stderr.lower()
+    assert remedy in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_that_is_missing_is_named(commands: Commands) -> None:
+    result = commands.run("status", kubeconfig=Path("/nowhere/config"))
+    assert (result.exit_code, "/nowhere/config" in result.stderr) == (2, True)
+
+
+def test_missing_rights_are_named_one_by_one(commands: Commands) -> None:
+    result = commands.run("check", kubeconfig=commands.kubeconfigs[LIMITED])
+    assert "missing right: get configmaps in kube-fip" in result.stderr
+    assert "Bind the ClusterRole fipop-viewer" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "cause"),
+    [
+        ("kubevipUpdate", "ja", "kubevipUpdate"),
+        ("logLevel", "Loud", "logLevel"),
+        ("metricsPort", "99999", "metricsPort"),
+        ("kubevipRolloutCanaries", "-1", "kubevipRolloutCanaries"),
+        ("kubevipGuestInstall", "maybe", "kubevipGuestInstall"),
+        ("kubevipUpdates", "true", 'did you mean "kubevipUpdate"?'),
+    ],
+)
+def test_a_wrong_option(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, option: str, value: str, cause: str
+) -> None:
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "kube-fip", "name": "kube-fip-config", "uid": "u", "resourceVersion": "1"},
+        "data": {option: value},
+    }
+    monkeypatch.setitem(commands.fleet.management, CONFIG_MAPS, [config_map])
+    assert_found(commands.run("check", "--all"), cause, "edit configmap kube-fip-config")
+
+
+@pytest.mark.parametrize(
+    ("pool", "cause"),
+    [
+        ("10.0.0.300", "10.0.0.300"),
+        ("10.0.0.9-10.0.0.1", "10.0.0.9-10.0.0.1"),
+        ("10.0.0.0/33", "33"),
+        ("224.0.5.0/28", "224.0.5.0/28"),
+        ("0.0.0.0/32", "DHCP"),
+    ],
+)
+def test_a_wrong_pool(commands: Commands, monkeypatch: pytest.MonkeyPatch, pool: str, cause: str) -> None:
+    (first, *_) = commands.fleet.management[RANGES]
+    spoilt = {**first, "spec": {"iprange": pool}}
+    monkeypatch.setitem(commands.fleet.management, RANGES, [spoilt])
+    assert_found(commands.run("check", "--all"), cause, "Correct spec.iprange")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "cause"),
+    [
+        ("harvesterNetworkname", "vlan20", "did you mean harvesterNetworkName?"),
+        ("harvesterClustername", "harv1", "did you mean harvesterClusterName?"),
+        ("kubefip.k8s.binbash.org/allow-delete", "ja", 'must be "true" or "false": it is "ja"'),
+    ],
+)
+def test_a_wrong_annotation(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, key: str, value: str, cause: str
+) -> None:
+    (first, *_) = commands.fleet.management[RANGES]
+    odd = {**first, "metadata": {**first["metadata"], "annotations": {key: value}}}
+    monkeypatch.setitem(commands.fleet.management, RANGES, [odd])
+    assert_found(commands.run("check", "--all"), cause, "kubectl edit floatingiprange")
+
+
+def assert_found(result: Result, cause: str, remedy: str) -> None:
+    lines = result.stdout.splitlines()
+    at = next((number for number, line in enumerate(lines) if cause in line), None)
+    assert at is not None, result.stdout
+    found = lines[at : at + 2]
+    assert found[0].startswith(("×", "‼"))
+    assert any(remedy in line for line in found), found
