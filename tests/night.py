@@ -112,6 +112,11 @@ PARTS = (
         long=f"FIPOP_ROLLOUT_SIMULATED=195 FIPOP_ROLLOUT_REAL=5 {ROLLOUTS}",
     ),
     Part(
+        name="selectors",
+        what="selectors of overrides, and the API server's own",
+        night="FIPOP_SELECTOR_OBJECTS=1000 pytest tests/api/test_selectors.py",
+    ),
+    Part(
         name="hostile-guests",
         what="hostile guest clusters",
         night="python -m tests.hostile --guests --no-baseline",

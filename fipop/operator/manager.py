@@ -109,7 +109,7 @@ class Manager:
             configuration=configuration,
             queues=queues,
             has_members=lambda: has_members(guests, configuration.settings),
-            look=lambda target: find_members(guests, configuration.settings, target),
+            look=lambda *targets: find_members(guests, configuration.settings, *targets),
             now=loop_time,
         )
 

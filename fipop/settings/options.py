@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from fipop.settings import values
+from fipop.settings.overrides import Overrides, OverridesText
 from fipop.settings.values import (
     REPO_URL_REASON,
     Amount,
@@ -66,6 +67,7 @@ image:
   repository: kubevip/kube-vip-cloud-provider
   tag: v0.0.7
 """)
+_NO_OVERRIDES = Overrides()
 _CANARIES, _MAX_CONCURRENCY, _NO_FAILURES = Amount(2), Amount(10, is_percent=True), Amount(0)
 
 
@@ -106,6 +108,8 @@ class Settings:
     """Version of the kube-vip chart; if empty, the newest."""
     kubevip_chart_values: values.ChartValuesText = _KUBEVIP_VALUES
     """Values of the kube-vip chart."""
+    kubevip_chart_values_overrides: OverridesText = _NO_OVERRIDES
+    """What some guest clusters get for the kube-vip chart instead."""
     kubevip_cloud_provider_release_name: values.ReleaseName = "kube-vip-cloud-provider"
     """Name of the cloud provider's release."""
     kubevip_cloud_provider_chart_ref: values.ChartRef = ""
@@ -114,6 +118,8 @@ class Settings:
     """Version of the cloud provider's chart; if empty, the newest."""
     kubevip_cloud_provider_chart_values: values.ChartValuesText = _CLOUD_PROVIDER_VALUES
     """Values of the cloud provider's chart."""
+    kubevip_cloud_provider_chart_values_overrides: OverridesText = _NO_OVERRIDES
+    """What some guest clusters get for the cloud provider's chart instead."""
     kubevip_chart_secret: values.ObjectName = ""
     """Secret in fipop's namespace with the credential for the chart source."""
     kubevip_chart_ca: values.ObjectName = ""
@@ -275,12 +281,12 @@ def _image_version(chart: ChartValues) -> tuple[int, ...] | None:
 def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value.text if isinstance(value, ChartValues) else str(value)
+    return value.text if isinstance(value, ChartValues | Overrides) else str(value)
 
 
 def _shown(option: str, text: str) -> str:
     # A URL may carry a password before its @ and a token after its ? or #.
-    is_secret = option.endswith("ChartValues") or any(mark in text for mark in "@?#")
+    is_secret = option.endswith(("ChartValues", "Overrides")) or any(mark in text for mark in "@?#")
     return f"({len(text)} characters)" if is_secret else _clean(text)
 
 

@@ -40,6 +40,8 @@ _AMOUNT = re.compile(r"([0-9]{1,6})(%?)")
 _MAX_URL = 2048
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_REASON = "must be a DNS label: a-z, 0-9 and -, at most"
+_DNS = rf"{_LABEL}(\.{_LABEL})*"
+_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _OBJECT_NAME = "([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?"
 _OBJECT_NAME_REASON = "must be the name of an object: a-z, 0-9, - and ., at most 253 characters"
 # https://semver.org, with the leading v that helm allows.
@@ -221,8 +223,17 @@ ReleaseName = Annotated[str, _text(_LABEL, 53), _say(f"{_LABEL_REASON} 53 charac
 """With helm's own limit."""
 ObjectName = Annotated[str, _text(_OBJECT_NAME), _say(_OBJECT_NAME_REASON)]
 """The name of a Secret or ConfigMap in the namespace of fipop; "" for none."""
+EntryName = Annotated[str, _text(_NAME, 63), _say("must be a name: letters, digits, -, _ and ., at most 63")]
+LabelKey = Annotated[str, _text(rf"({_DNS}/)?{_NAME}", 317), _say("must be the key of a label")]
+LabelValue = Annotated[str, _text(rf"({_NAME})?", 63), _say("must be the value of a label, a text")]
+Names = Annotated[
+    tuple[str, ...], Field(min_length=1), _say("must be a list of names, and must not be empty")
+]
+"""An empty list would be as good as none: what is for nobody would be for all."""
 ChartVersion = Annotated[str, _text(_VERSION, 128), _say(_VERSION_REASON)]
-ChartDigest = Annotated[str, BeforeValidator(str.lower), _text(_DIGEST), _say(_DIGEST_REASON)]
+ChartDigest = Annotated[
+    str, BeforeValidator(lambda value: str(value).lower()), _text(_DIGEST), _say(_DIGEST_REASON)
+]
 ChartRef = Annotated[
     str, _text(_CHART_REF, _MAX_URL), AfterValidator(_check_address), _say(_CHART_REF_REASON)
 ]

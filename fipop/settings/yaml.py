@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -107,6 +107,23 @@ def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping
     if not isinstance(value, Mapping):
         raise YamlRefusedError("must be a YAML mapping")
     return value
+
+
+def find_line(text: str, place: Iterable[str | int]) -> int:
+    """Return the line, from 1, of the innermost part of a place that is there, in what `parse_yaml` has read."""
+    node = yaml.compose(text, _JsonLoader)
+    line = 0
+    for step in place:
+        parts: Iterable[tuple[object, yaml.Node, yaml.Node]] = ()
+        if isinstance(node, yaml.SequenceNode):
+            parts = ((number, each, each) for number, each in enumerate(node.value))
+        elif isinstance(node, yaml.MappingNode):
+            parts = ((key.value, key, each) for key, each in node.value)
+        found = next(((where, each) for known, where, each in parts if known == step), None)
+        if found is None:
+            break
+        line, node = found[0].start_mark.line, found[1]
+    return line + 1
 
 
 @contextmanager

@@ -143,6 +143,8 @@ def _choices(variable: str, form: Object) -> list[Any]:
         return [{"cpu": "1", "memory": 268435456, "ephemeral-storage": "1.5Gi"}]
     if name.endswith("ChartValues"):
         return [{"map": {text: text for text in _TEXTS}, "number": 1000000}, 'text: "1e3"\n']
+    if name.endswith("Overrides"):
+        return [[{"name": "1e3", "clusters": ["yes", "0x1F"]}], "- {name: a, clusterSelector: {}}\n"]
     kinds = form.get("type", "object")
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if "boolean" in kinds:

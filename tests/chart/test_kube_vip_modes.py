@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fipop.guest.helm.charts import Role, complete_values
+from fipop.guest.helm.charts import Chart as GuestChart
+from fipop.guest.helm.charts import Role, Target, complete_values, wanted_overrides, wanted_values
+from fipop.rancher.objects import parse_provisioning_cluster
 from fipop.settings.options import DEFAULTS, parse_settings, warnings
 from tests.chart.rendering import ROOT, Chart
 
@@ -54,6 +56,30 @@ def test_the_password_of_bgp_comes_from_a_secret(kube_vip: Chart) -> None:
         assert re.fullmatch(r"[0-9.]+:[0-9]+::(true|false)", peer), (
             "address:AS:password:multihop, without a password"
         )
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, {"vip_interface": "enp1s0", "vip_arp": "true"}),
+        ({"rack": "a"}, {"vip_interface": "enp1s0", "vip_arp": "false", "bgp_as": "65101"}),
+        ({"rack": "b"}, {"vip_interface": "eth1", "vip_arp": "false", "bgp_as": "65102"}),
+    ],
+)
+def test_each_rack_of_the_example_has_its_own_bgp(
+    kube_vip: Chart, labels: dict[str, str], expected: dict[str, str]
+) -> None:
+    example = yaml.safe_load((ROOT / "examples" / "racks-bgp.yaml").read_text())
+    settings, bad = parse_settings(example["data"], DEFAULTS)
+    assert bad == ()
+    charts = {role: GuestChart(role=role, url="https://charts.example", version="0.9.9") for role in Role}
+    target = Target(charts=charts, values=wanted_values(settings), overrides=wanted_overrides(settings))
+    metadata = {"name": "shop", "namespace": "fleet-default", "labels": labels}
+    own = target.for_guest(parse_provisioning_cluster({"metadata": metadata}))
+    rendered = kube_vip.render(own.values[Role.KUBE_VIP]).only("DaemonSet")
+    (container,) = rendered["spec"]["template"]["spec"]["containers"]
+    found = {each["name"]: each.get("value") for each in container["env"]}
+    assert found.items() >= expected.items()
 
 
 def test_the_page_names_every_example() -> None:

@@ -33,6 +33,8 @@ IN_FLIGHT_SECONDS = 20.0
 GATE_SECONDS = 60.0
 ONE_VISIT_SECONDS = 15.0
 """Answers of one visit are not further apart."""
+TAKEN_SECONDS = 75.0
+"""So long before a floating IP is let go its Services may have been listed: one session, and a slow API server."""
 LIVES_ON_SECONDS = 24 * 3600.0
 """An imported or custom guest cluster that left Rancher runs on, and nothing can read it (rule "no guest cluster to
 ask")."""
@@ -104,6 +106,8 @@ class Oracle:
     named_until: dict[tuple[Owner, Slot], float] = field(default_factory=dict)
     """Until when the status of a floating IP named an address."""
     freed_by_hand: set[Slot] = field(default_factory=set)
+    used_since: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Since when Services of a guest cluster use addresses."""
     by_hand: set[str] = field(default_factory=set)
     """Guest clusters in which people wrote fipop's key: it is theirs from then on (rule "whose keys")."""
 
@@ -172,6 +176,8 @@ class Oracle:
                 (commit.key[1:], slot): _now() for slot in slots_named_by(commit.before or {})
             }
             self.named_until |= {(commit.key[1:], slot): inf for slot in slots_named_by(commit.obj or {})}
+        if plural == FLOATING_IPS and OPERATOR.get() and commit.obj is None:
+            self._let_go(commit.key[1], commit.before or {})
         if plural != RESERVATIONS:
             return
         if not OPERATOR.get() and commit.obj is None:
@@ -182,6 +188,16 @@ class Oracle:
             self._assigned(commit, commit.obj)
         if OPERATOR.get() and commit.before is not None and not is_held(commit.before):
             self._left_quarantine(commit, commit.before)
+
+    def _let_go(self, guest_id: str, before: Json) -> None:
+        """What is deleted fipop made, and no Service uses it, or one only now (rule "letting go")."""
+        name, annotations = before["metadata"]["name"], before["metadata"].get("annotations") or {}
+        if names.ANNOTATION_MADE not in annotations:
+            self._say(f"{guest_id}/{name} is deleted, which people made")
+        used = self.used_since.get(guest_id, {})
+        for _, text in slots_named_by(before):
+            if used.get(text, _now()) < SENT_AT.get() - TAKEN_SECONDS:
+                self._say(f"{guest_id}/{name} is deleted while a Service uses {text} since {used[text]:.0f}")
 
     def _note_shown(self, name: str, obj: Json | None) -> None:
         entries = ((obj or {}).get("status") or {}).get("reported") or ()
@@ -247,6 +263,8 @@ class Oracle:
         if commit.key[0] not in {"configmaps", "services"} or guest.id in self.gone:
             return
         is_ours = bool(OPERATOR.get()) and commit.key[0] == "configmaps"
+        since = self.used_since.get(guest.id, {})
+        self.used_since[guest.id] = {text: since.get(text, _now()) for text in services_of(guest)}
         used, before = used_by(guest), addresses_of(commit.before) if commit.before is not None else set()
         added = written_to(guest) - before if is_ours else set()
         self.fleet.judge.take_carried(

@@ -7,7 +7,7 @@ The oracle knows the fleet and what is written: which helm ran where, what each 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Protocol
@@ -58,9 +58,20 @@ def build_target(name: str) -> Target:
     return target
 
 
-def digests_of(target: str) -> dict[str, str]:
-    """Return the digests of a target by role. "B/2" has the kube-vip of "B", and another provider."""
-    return {ROLES[0]: target.split("/", maxsplit=1)[0], ROLES[1]: target}
+def digests_of(target: str, label: str = "") -> dict[str, str]:
+    """Return the digests of a target by role, in a guest cluster of a label.
+
+    "B/2" has the kube-vip of "B", and another provider. "B|x1,y2" has an override of kube-vip for each of two labels.
+    """
+    base = target.partition("|")[0]
+    own = "".join(f"+{each}" for each in entries_of(target, label))
+    return {ROLES[0]: base.split("/", maxsplit=1)[0] + own, ROLES[1]: base}
+
+
+def entries_of(target: str, label: str) -> frozenset[str]:
+    """Return the overrides of a target for a label."""
+    entries = target.partition("|")[2].split(",")
+    return frozenset(each for each in entries if label and each.startswith(label))
 
 
 @dataclass(slots=True)
@@ -95,6 +106,8 @@ class ModelGuest:
     has_other_kube_vip: bool = False
     is_locked: bool = False
     """By the helm of a CI job."""
+    label: str = ""
+    """By which an override fits it."""
     lies: str = ""
     """"ready": all pods have always been ready. "young": every revision is new."""
     unfit_since: float | None = None
@@ -113,7 +126,7 @@ class ModelGuest:
         return not self.is_paused and self.has_floating_ip and self.is_ready_in_rancher
 
     def is_at(self, target: str) -> bool:
-        digests = digests_of(target)
+        digests = digests_of(target, self.label)
         found = {role: self.current(role) for role in ROLES}
         return all(
             one is not None and one.digest == digests[role] and one.is_deployed for role, one in found.items()
@@ -143,7 +156,7 @@ class ModelGuest:
             self.pods_since[role] = max(self.pods_since.get(role, 0.0), now + 2 * BOOT_SECONDS)
 
     def made_for(self) -> set[str]:
-        return {each[-1].made_for for each in self.history.values() if each}
+        return {each[-1].made_for.partition(".")[0] for each in self.history.values() if each}
 
     def put(self, role: str, revision: Revision) -> None:
         self.history[role].append(revision)
@@ -151,12 +164,41 @@ class ModelGuest:
         if self.silenced_by == revision.digest:
             self.is_reachable = False
 
-    def build_member(self, now: float, target: str, began_at: float | None, *, with_pods: bool) -> Member:
+    def own(self, target: str) -> str:
+        """Return the name of a target for this guest cluster."""
+        entries = entries_of(target, self.label)
+        return f"{target}.{'+'.join(sorted(entries))}" if entries else target
+
+    def is_made_for(self, one: Revision, target: str) -> bool:
+        return one.made_for == self.own(target)
+
+    def is_changed(self, target: str, stable: str) -> bool:
+        """Whether a target has anything else for it than the stable one; "" for none."""
+        return not stable or digests_of(target, self.label) != digests_of(stable, self.label)
+
+    def changed_entries(self, target: str, stable: str) -> frozenset[str]:
+        if not self.is_changed(target, stable):
+            return frozenset()
+        return entries_of(target, self.label) ^ entries_of(stable, self.label)
+
+    def know(self, member: Member, target: str, stable: str) -> Member:
+        """Return a member with what its labels make of the targets."""
+        return replace(
+            member,
+            target=self.own(target),
+            is_unchanged=not self.is_changed(target, stable),
+            entries=self.changed_entries(target, stable),
+        )
+
+    def build_member(
+        self, now: float, target: str, stable: str, began_at: float | None, *, with_pods: bool
+    ) -> Member:
         """Return what a visit finds."""
         fixed = {"is_open": self.is_open, "is_canary": self.is_canary, "visited_at": now}
         if not self.is_reachable:
             return Member(**fixed, began_at=began_at)  # type: ignore[arg-type]
-        mine = [one for role in ROLES if (one := self.current(role)) is not None and one.made_for == target]
+        shown = [one for role in ROLES if (one := self.current(role)) is not None]
+        mine = [one for one in shown if self.is_made_for(one, target)]
         if self.is_at(target) and not mine:
             mine = [max((each[-1] for each in self.history.values()), key=lambda each: each.at)]
         ages = [0.0 if self.lies == "young" else now - one.at for one in mine]
@@ -170,6 +212,7 @@ class ModelGuest:
             is_sound=self.is_sound(now),
             made_for=frozenset(self.made_for()),
             is_at_target=self.is_at(target),
+            is_at_stable=bool(stable) and self.is_at(stable),
             began_at=min(starts, default=None),
             ready_seconds=self.ready_seconds(now) if with_pods else None,
         )
@@ -232,7 +275,7 @@ class PlanLeader:
         rollout, progress = self.kept, self.progress
         if rollout is None or rollout.target.name != options.target:
             rollout, progress = begin(rollout, build_target(options.target)), Progress(since=now)
-        fleet = self._fleet(rollout.target.name, now)
+        fleet = self._fleet(rollout.target.name, _name(rollout.stable), now)
         if options.retry and options.retry != rollout.retried:
             rollout = replace(rollout, retried=options.retry)
             if options.retry == f"retry/{rollout.target.name}":
@@ -251,13 +294,15 @@ class PlanLeader:
         self.visited[guest.name] = (shown, now, self.is_admitted(guest.name))
 
     def note_turn(self, guest: ModelGuest, target: str, now: float) -> None:
-        if self.turns.get(guest.name, ("", 0.0))[0] != target:
-            self.turns[guest.name] = (target, now)
+        own = guest.own(target)
+        if self.turns.get(guest.name, ("", 0.0))[0] != own:
+            self.turns[guest.name] = (own, now)
 
     def wish(self, guest: ModelGuest, options: Options, now: float) -> Wish:
         if self.kept is None:
             return Wish()
-        member = self._look(guest, now, self.kept.target.name, with_pods=False)
+        target, stable = self.kept.target.name, _name(self.kept.stable)
+        member = guest.know(self._look(guest, now, target, stable, with_pods=False), target, stable)
         return choose_wish(
             guest.name,
             member,
@@ -269,23 +314,26 @@ class PlanLeader:
     def is_admitted(self, name: str) -> bool:
         return name in self.progress.admitted
 
-    def _look(self, guest: ModelGuest, now: float, target: str, *, with_pods: bool) -> Member:
-        name, at = self.turns.get(guest.name, ("", 0.0))
-        began_at = at if name == target and target else None
-        return guest.build_member(now, target, began_at, with_pods=with_pods)
+    def _look(self, guest: ModelGuest, now: float, target: str, stable: str, *, with_pods: bool) -> Member:
+        own, at = self.turns.get(guest.name, ("", 0.0))
+        began_at = at if own == guest.own(target) else None
+        return guest.build_member(now, target, stable, began_at, with_pods=with_pods)
 
-    def _fleet(self, target: str, now: float) -> dict[str, Member]:
+    def _fleet(self, target: str, stable: str, now: float) -> dict[str, Member]:
         found = {}
         is_late = now - self.began_at >= FIRST_LOOK_SECONDS
         for name, guest in self.guests.items():
             visited = self.visited.get(name)
-            seen = (visited, target, self.turns.get(name), guest.is_open, guest.is_canary, is_late)
+            seen = (visited, target, stable, self.turns.get(name), guest.is_open, guest.is_canary, is_late)
+            seen = (*seen, guest.label)
             if name not in self.built or self.built[name][0] != seen:
                 if visited is not None:
-                    member = self._look(visited[0], visited[1], target, with_pods=visited[2])
+                    shown = replace(visited[0], label=guest.label)
+                    member = self._look(shown, visited[1], target, stable, with_pods=visited[2])
                 else:
                     member = Member(visited_at=now if is_late else None)
                 member = replace(member, is_open=guest.is_open, is_canary=guest.is_canary)
+                member = guest.know(member, target, stable)
                 self.built[name] = (seen, member)
             found[name] = self.built[name][1]
         return found
@@ -296,6 +344,7 @@ class Epoch:
     """What the oracle notes of one target since it was begun."""
 
     target: str
+    stable: str = ""
     touched: dict[str, float] = field(default_factory=dict)
     """By guest cluster, when helm first began with the target there."""
     shown: dict[str, float] = field(default_factory=dict)
@@ -350,10 +399,19 @@ class World:
                 self._finish(guest, role, verb, wish)
             elif fate == 1 and verb == "upgrade" and wish.target is not None and guest.is_reachable:
                 target = wish.target.name
-                dead = Revision(digests_of(target)[role], target, self.now, is_deployed=False)
+                digest = digests_of(target, guest.label)[role]
+                dead = Revision(digest, guest.own(target), self.now, is_deployed=False)
                 guest.put(role, dead)
         self.running = {}
         self.leader, self.back_at = None, self.now + away_seconds
+
+    def move(self, name: str, label: str) -> None:
+        """Give a guest cluster another label."""
+        guest = self.guests[name]
+        before, guest.label = guest.own(self.epoch.target), label
+        if guest.own(self.epoch.target) != before:
+            self.epoch.touched.pop(name, None)
+            self.epoch.shown.pop(name, None)
 
     # Time
 
@@ -442,7 +500,7 @@ class World:
             if one is not None and not one.is_deployed and self.now - one.at < DEAD_HELM_SECONDS:
                 continue
             leaves = wish.leaves.name if wish.leaves is not None and wish.may_change else None
-            if one is not None and leaves == one.made_for:
+            if one is not None and leaves is not None and guest.is_made_for(one, leaves):
                 return role, "rollback", wish
             if wish.target is None:
                 continue
@@ -450,7 +508,7 @@ class World:
                 if guest.has_other_kube_vip and guest.is_new:
                     continue
                 return role, "upgrade", wish
-            is_at = one.digest == digests_of(wish.target.name)[role]
+            is_at = one.digest == digests_of(wish.target.name, guest.label)[role]
             if not one.is_deployed or (not is_at and wish.may_change):
                 return role, "upgrade", wish
         return None
@@ -484,9 +542,10 @@ class World:
         if not guest.is_reachable:
             return
         if verb == "upgrade" and wish.target is not None:
-            guest.put(role, Revision(digests_of(wish.target.name)[role], wish.target.name, self.now))
+            digest = digests_of(wish.target.name, guest.label)[role]
+            guest.put(role, Revision(digest, guest.own(wish.target.name), self.now))
         elif verb == "rollback" and wish.leaves is not None:
-            former = [each for each in guest.history[role] if each.made_for != wish.leaves.name]
+            former = [each for each in guest.history[role] if not guest.is_made_for(each, wish.leaves.name)]
             if former:
                 guest.put(role, replace(former[-1], at=self.now, made_for=FOREIGN))
             else:
@@ -534,9 +593,27 @@ class World:
         was_lost = was_lost or (since < self.lead_at and not self.asked.get(name, (0.0, False))[1])
         return not (is_over or was_lost or guest is None or not guest.is_open)
 
+    def _affected(self) -> dict[str, ModelGuest]:
+        """Return the guest clusters that the target changes; all if it changes none."""
+        target, stable = self.epoch.target, self.epoch.stable
+        return {
+            name: each for name, each in self.guests.items() if each.is_changed(target, stable)
+        } or self.guests
+
     def _count_succeeded(self) -> int:
         """Return how many can be known to have succeeded, at most."""
-        return sum(each.is_at(self.epoch.target) for each in self.guests.values())
+        return sum(each.is_at(self.epoch.target) for each in self._affected().values())
+
+    def _find_untested(self, names: Iterable[str], failed: Collection[str]) -> frozenset[str]:
+        """Return the changed overrides of some guest clusters that succeeded in none for sure."""
+        target, stable, guests = self.epoch.target, self.epoch.stable, self.guests
+        wanted = [guests[each].changed_entries(target, stable) for each in names if each in guests]
+        tested = [
+            each.changed_entries(target, stable)
+            for name, each in guests.items()
+            if each.is_at(target) and name not in failed
+        ]
+        return frozenset().union(*wanted) - frozenset().union(*tested)
 
     def _check_helm(self, guest: ModelGuest, role: str, verb: str, wish: Wish) -> None:
         kept, policy, name = self.kept, self.options.policy, guest.name
@@ -547,8 +624,8 @@ class World:
             self._demand(name in kept.failed and is_back_allowed, f"{name} goes back, but has not failed")
             revisions = guest.history[role]
             self._demand(
-                any(each.made_for != kept.target.name for each in revisions)
-                or revisions[0].made_for == kept.target.name,
+                any(not guest.is_made_for(each, kept.target.name) for each in revisions)
+                or guest.is_made_for(revisions[0], kept.target.name),
                 f"{name} loses what the target did not make",
             )
             return
@@ -573,7 +650,7 @@ class World:
             if not is_stable_install:
                 self.epoch.touched[name] = self.now
             return
-        if any(each and each[-1].made_for == target for each in guest.history.values()):
+        if any(each and guest.is_made_for(each[-1], target) for each in guest.history.values()):
             return  # an earlier leader or an earlier rollout of this target has begun it
         self._check_admission(guest)
         self.epoch.touched[name] = self.now
@@ -592,14 +669,28 @@ class World:
         )
         size = len(self.guests)
         canaries = max(1, policy.canaries.of(size))
-        limit = min(max(1, policy.max_concurrency.of(size)), max(canaries, self._count_succeeded()))
+        most = max(canaries, self._count_succeeded())
+        begun = [*self.epoch.touched, name]
+        if untested := self._find_untested(begun, kept.failed):
+            # Canaries: as many as the option says, and one for each changed override.
+            entries = [
+                each.changed_entries(self.epoch.target, self.epoch.stable) for each in self.guests.values()
+            ]
+            most = canaries + len(frozenset().union(*entries))
+            new = guest.changed_entries(self.epoch.target, self.epoch.stable)
+            well = sum(self.guests[each].is_at(self.epoch.target) for each in begun if each in self.guests)
+            self._demand(
+                bool(new & untested) or well < canaries,
+                f"{name} is admitted although {untested} have not succeeded",
+            )
+        limit = min(max(1, policy.max_concurrency.of(size)), most)
         others = [each for each, since in self.epoch.touched.items() if self._is_under_way(each, since)]
         self._demand(len(others) < limit, f"{name} is admitted beside {others}, the limit is {limit}")
 
     def _check_write(self, before: Rollout | None, after: Rollout) -> None:
         if before is None or before.target.name != after.target.name:
-            self.epoch = Epoch(after.target.name)
             stable = before.stable if before is not None else None
+            self.epoch = Epoch(after.target.name, _name(stable))
             self._demand(
                 _name(after.stable) == _name(stable) or after.phase is Phase.COMPLETED, "stable changed"
             )
@@ -620,6 +711,7 @@ class World:
             self._check_completion(after)
         elif _name(after.stable) != _name(before.stable):
             raise RuleBrokenError("the stable target changed without a completion")
+        self.epoch.stable = _name(after.stable)
 
     def _check_failure(self, name: str) -> None:
         guest, policy = self.guests[name], self.options.policy
@@ -631,7 +723,7 @@ class World:
         starts += [
             each[-1].at
             for each in guest.history.values()
-            if each and each[-1].digest in _digests(self.epoch.target)
+            if each and each[-1].digest in digests_of(self.epoch.target, guest.label).values()
         ]
         self._demand(bool(starts), f"{name} failed before helm began there")
         if guest.lies != "young":
@@ -658,6 +750,8 @@ class World:
         succeeded = self._count_succeeded()
         admitted = max(len(self.epoch.touched), succeeded + len(after.failed))
         most = policy.max_failures.of(admitted + len(self.guests)) if succeeded >= canaries else 0
+        if after.phase is not Phase.COMPLETED and self._find_untested(after.failed, after.failed):
+            most = 0
         if after.phase is not Phase.STOPPED:
             self._demand(len(after.failed) <= most, f"{len(after.failed)} failures do not stop the rollout")
         elif before.phase is not Phase.STOPPED:
@@ -667,12 +761,14 @@ class World:
         policy, target = self.options.policy, after.target.name
         self._demand(_name(after.stable) == target, "a completed target is not the stable one")
         lost = succeeded = 0
+        affected = self._affected()
         for name, guest in self.guests.items():
             asked = self.asked.get(name)
             is_there = guest.is_at(target) and name not in after.failed
             is_judged = is_there or name in after.failed
-            lost += guest.is_open and not is_judged and (asked is None or not asked[1])
-            succeeded += is_there
+            if name in affected:
+                lost += guest.is_open and not is_judged and (asked is None or not asked[1])
+                succeeded += is_there
             if asked is None or not asked[1] or is_there or name in after.failed or not guest.is_reachable:
                 continue
             if not policy.updates and not guest.is_new:
@@ -702,12 +798,13 @@ class World:
         free = [each for each in reached if not (each.is_locked or each.has_other_kube_vip)]
         if policy.is_paused or policy.is_blocked:
             return
-        lost = sum(each.is_open and not each.is_reachable for each in self.guests.values())
+        affected = self._affected().values()
+        lost = sum(each.is_open and not each.is_reachable for each in affected)
         drifts = not policy.updates and any(
             each.is_reachable and not each.is_new and not each.is_at(target) for each in self.guests.values()
         )
         if kept.phase is Phase.PROGRESSING:
-            well = sum(each.is_at(target) for each in reached)
+            well = sum(each.is_at(target) for each in reached if each in affected)
             self._demand(
                 drifts or well <= lost, f"the rollout does not end: {well} succeeded, {lost} are lost"
             )
@@ -726,7 +823,7 @@ class World:
 
     def _is_made_for(self, guest: ModelGuest, target: str) -> bool:
         found = [each[-1] for each in guest.history.values() if each]
-        return any(each.made_for == target and each.digest in _digests(target) for each in found)
+        return any(guest.is_made_for(each, target) for each in found)
 
     def _demand(self, holds: bool, message: str) -> None:
         if not holds:
@@ -748,10 +845,6 @@ class World:
 
 def _name(target: Target | None) -> str:
     return target.name if target is not None else ""
-
-
-def _digests(target: str) -> set[str]:
-    return set(digests_of(target).values())
 
 
 def build_guests(size: int, target: str | None = "A", at: float = 0.0) -> list[ModelGuest]:

@@ -444,6 +444,7 @@ def build_fleet(chance: random.Random) -> list[ModelGuest]:
     start = chance.choice([None, "", "A", "A", "A"])
     guests = build_guests(size, start)
     is_bad = chance.random() < 0.35
+    has_labels, is_override_bad = chance.random() < 0.6, chance.random() < 0.3
     for guest in guests:
         guest.is_canary = chance.random() < 0.05
         guest.is_reachable = chance.random() > 0.07
@@ -452,8 +453,11 @@ def build_fleet(chance: random.Random) -> list[ModelGuest]:
         guest.is_locked = chance.random() < 0.03
         guest.has_other_kube_vip = chance.random() < 0.03
         guest.lies = chance.choice(["ready", "young"]) if chance.random() < 0.04 else ""
+        guest.label = chance.choice(["", "", "x", "x", "y"]) if has_labels else ""
         if is_bad or chance.random() < 0.03:
-            guest.bad.add("B")
+            guest.bad |= {"B", "B+x1"}
+        if is_override_bad and guest.label == "x":
+            guest.bad |= {"B+x1", "A+x1"}
         if chance.random() < 0.03:
             guest.silenced_by = "B"
     return guests
@@ -464,17 +468,20 @@ TROUBLES = (
     *("is_locked", "has_other_kube_vip"),
 )
 """Fields of a guest cluster that turn."""
+TARGETS = ("A", "B", "C", "B/2", "A|x1", "B|x1", "B|x1,y1", "B|x2,y1", "B/2|x2")
 OPTIONS = ("is_paused", "is_blocked", "updates", "goes_back", "is_all", "has_stable")
 
 
 def disturb_guest(world: World, chance: random.Random) -> None:
     guest = world.guests[chance.choice(sorted(world.guests))]
-    what = chance.choice([*TROUBLES, "node", "node", "new"])
+    what = chance.choice([*TROUBLES, "node", "node", "new", "label"])
     if what == "node":
         guest.replace_node(world.now)
     elif what == "new":
         name = f"d-{len(world.guests):03}"
-        world.guests[name] = ModelGuest(name=name, bad=set(guest.bad))
+        world.guests[name] = ModelGuest(name=name, bad=set(guest.bad), label=guest.label)
+    elif what == "label":
+        world.move(guest.name, chance.choice(["", "x", "y"]))
     else:
         setattr(guest, what, not getattr(guest, what))
 
@@ -486,7 +493,7 @@ def disturb(world: World, chance: random.Random) -> None:
         case 0:
             world.kill_leader(chance.choice([15.0, 60.0, 700.0]))
         case 1:
-            change(world, chance.choice(["A", "B", "C", "B/2"]))
+            change(world, chance.choice(TARGETS))
         case 2 | 3:
             set_policy(world, **{chance.choice(OPTIONS): chance.random() < 0.5})
         case 4:
@@ -521,7 +528,7 @@ def test_schedules(seed: int) -> None:
     }
     calm = chance.choice([0.002, 0.01, 0.03])
     world.run(chance.choice([60.0, 900.0, 2 * HOUR]))
-    change(world, "B")
+    change(world, chance.choice(["B", "B", "B|x1", "B|x1,y1", "A|x1"]))
     for _ in range(int(2 * HOUR / 5)):
         world.tick()
         if chance.random() < calm:

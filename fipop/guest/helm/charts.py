@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from fipop.api import names
+from fipop.rancher.objects import ProvisioningCluster
 from fipop.settings.options import Settings
+from fipop.settings.overrides import ENTRIES, Override, merge_values
 
 Values: TypeAlias = Mapping[str, Any]
 
@@ -50,22 +52,78 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Both charts with the values for them. Its name is a digest: the same charts and values have the same name."""
+    """Both charts with the values for them: of all guest clusters, with what some of them get instead, or of one.
+
+    Its name is a digest: the same charts and values have the same name. That of a guest cluster with overrides is
+    `<name of the target of all>.<digest>`.
+    """
 
     charts: Mapping[Role, Chart]
     values: Mapping[Role, Values] = field(repr=False)
+    overrides: Mapping[Role, tuple[Override, ...]] = field(default_factory=dict, repr=False)
+    """By role, if there are any. A version in them has its digest."""
+    part_of: str = ""
+    """The name of the target of all guest clusters, if this one is of one guest cluster."""
+    entries: frozenset[str] = frozenset()
+    """The overrides in the target of one guest cluster, by their names and what they bring."""
     digests: Mapping[Role, str] = field(init=False)
     """By role, what changes with its chart or values, and with nothing else. A label of each release shows it."""
     name: str = field(init=False)
-    """The digest of both, by which administrators know the target."""
+    """The digest of all, by which administrators know the target."""
+    _merged: dict[tuple[tuple[Role, str], ...], Target] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Name it once: every visit compares."""
         digests = {
-            role: _digest([one.version, one.sha256, self.values[role]]) for role, one in self.charts.items()
+            role: _digest([one.version, one.sha256, complete_values(role, self.values[role])])
+            for role, one in self.charts.items()
         }
+        what: list[object] = [digests[role] for role in Role]
+        what += [[role, _write(entries)] for role, entries in sorted(self.overrides.items())]
         object.__setattr__(self, "digests", digests)
-        object.__setattr__(self, "name", _digest([digests[role] for role in Role])[:NAME_LENGTH])
+        name = _digest(what)[:NAME_LENGTH]
+        if self.part_of:
+            name = f"{self.part_of}.{name}" if self.entries else self.part_of
+        object.__setattr__(self, "name", name)
+
+    @property
+    def archives(self) -> tuple[Chart, ...]:
+        """The charts of all versions."""
+        others = (
+            replace(self.charts[role], version=each.chart_version, sha256=each.chart_digest)
+            for role, entries in self.overrides.items()
+            for each in entries
+            if each.chart_version
+        )
+        return tuple(dict.fromkeys((*self.charts.values(), *others)))
+
+    def for_guest(self, cluster: ProvisioningCluster) -> Target:
+        """Return the target of one guest cluster, with the overrides that fit it merged in their order."""
+        fitting = [
+            (role, each)
+            for role, entries in self.overrides.items()
+            for each in entries
+            if each.fits(cluster.namespace, cluster.name, cluster.labels)
+        ]
+        names = tuple((role, each.name) for role, each in fitting)
+        return self._merged.get(names) or self._merged.setdefault(names, self._merge(fitting))
+
+    def _merge(self, fitting: Iterable[tuple[Role, Override]]) -> Target:
+        charts, values, entries = dict(self.charts), dict(self.values), set()
+        for role, each in fitting:
+            values[role] = merge_values(values[role], each.values)
+            if each.chart_version:
+                charts[role] = replace(charts[role], version=each.chart_version, sha256=each.chart_digest)
+            brings = _digest([each.chart_version, each.chart_digest, each.values])
+            entries.add(f"{role.value}/{each.name}/{brings}")
+        return Target(
+            charts=charts,
+            values={role: complete_values(role, each) for role, each in values.items()},
+            part_of=self.name,
+            entries=frozenset(entries),
+        )
 
 
 def wanted_charts(settings: Settings) -> dict[Role, Chart]:
@@ -94,13 +152,20 @@ def wanted_charts(settings: Settings) -> dict[Role, Chart]:
 
 
 def wanted_values(settings: Settings) -> dict[Role, Values]:
-    """Return the values of the options, with what the charts need to work with fipop."""
+    """Return the values of the options for all guest clusters."""
     return {
-        Role.KUBE_VIP: complete_values(Role.KUBE_VIP, settings.kubevip_chart_values.values),
-        Role.CLOUD_PROVIDER: complete_values(
-            Role.CLOUD_PROVIDER, settings.kubevip_cloud_provider_chart_values.values
-        ),
+        Role.KUBE_VIP: settings.kubevip_chart_values.values,
+        Role.CLOUD_PROVIDER: settings.kubevip_cloud_provider_chart_values.values,
     }
+
+
+def wanted_overrides(settings: Settings) -> dict[Role, tuple[Override, ...]]:
+    """Return what the options have for some guest clusters, by role."""
+    found = {
+        Role.KUBE_VIP: settings.kubevip_chart_values_overrides.entries,
+        Role.CLOUD_PROVIDER: settings.kubevip_cloud_provider_chart_values_overrides.entries,
+    }
+    return {role: entries for role, entries in found.items() if entries}
 
 
 def complete_values(role: Role, admin: Values) -> dict[str, Any]:
@@ -154,7 +219,10 @@ def render_target(target: Target | None) -> str:
         return ""
     return json.dumps(
         {
-            role.value: [chart.url, chart.version, chart.sha256, target.values[role]]
+            role.value: [
+                *(chart.url, chart.version, chart.sha256, target.values[role]),
+                *([_write(target.overrides[role])] if role in target.overrides else []),
+            ]
             for role, chart in target.charts.items()
         },
         default=dict,
@@ -168,12 +236,19 @@ def parse_target(text: str) -> Target | None:
         return Target(
             charts={
                 role: Chart(role=role, url=url, version=version, sha256=sha256)
-                for role, (url, version, sha256, _) in found.items()
+                for role, (url, version, sha256, *_) in found.items()
             },
             values={role: parts[3] for role, parts in found.items()},
+            overrides={
+                role: ENTRIES.validate_python(parts[4]) for role, parts in found.items() if len(parts) > 4
+            },
         )
     except (ValueError, TypeError, AttributeError, LookupError):
         return None
+
+
+def _write(entries: tuple[Override, ...]) -> object:
+    return ENTRIES.dump_python(entries, mode="json", by_alias=True, exclude_defaults=True)
 
 
 def _digest(what: object) -> str:

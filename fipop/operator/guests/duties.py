@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
@@ -118,20 +118,24 @@ def has_members(guests: GuestDirectory, settings: Settings) -> bool:
     return any(_is_opted_in(state.guest, settings) for _, state in guests.states())
 
 
-def find_members(guests: GuestDirectory, settings: Settings, target: Target) -> dict[str, Member]:
+def find_members(
+    guests: GuestDirectory, settings: Settings, target: Target, stable: Target | None
+) -> dict[str, Member]:
     """Return the guest clusters that are opted in, by id, as the last visits found them."""
     found = {}
     for guest_id, state in guests.states():
         guest, record = state.guest, state.visits
         if guest is None or not _is_opted_in(guest, settings):
             continue
+        own = target.for_guest(guest.cluster)
         member = Member(
             visited_at=record.visited_at,
             is_open=guest.provisioned and _is_served(guests.cache, guest),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
-            began_at=record.began_at if record.began_target == target.name else None,
+            began_at=record.began_at if record.began_target == own.name else None,
         )
-        found[guest_id] = member.see(record.releases, target)
+        own_stable = stable.for_guest(guest.cluster) if stable is not None else None
+        found[guest_id] = member.see(record.releases, own, own_stable)
     return found
 
 
@@ -141,9 +145,7 @@ def choose_wish(duty: Duty, observed: Observed, rollout: RolloutController) -> W
         return Wish(remove=True, may_change=is_back(observed.daemon_sets))
     if not duty.keeps:
         return Wish()
-    wish = rollout.wish(duty.guest.id, observed.releases)
-    known = (wish.target, rollout.rollout.target if rollout.rollout is not None else None)
-    return replace(wish, compare=tuple(each for each in known if each is not None))
+    return rollout.wish(duty.guest, observed.releases)
 
 
 def choose_namespace(duty: Duty, observed: Observed | None, written: str | None) -> str | None:

@@ -18,6 +18,7 @@ from fipop.guest.helm.charts import (
     parse_target,
     render_target,
     wanted_charts,
+    wanted_overrides,
     wanted_values,
 )
 from fipop.guest.plan import Wish
@@ -39,7 +40,9 @@ from fipop.operator.rollout.plan import (
     judge,
     retry,
 )
+from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
+from fipop.settings.overrides import Override
 from fipop.settings.values import FailureStrategy, RolloutType
 
 logger = logging.getLogger(__name__)
@@ -58,7 +61,7 @@ class RolloutController:
     """One leader's rollouts.
 
     `has_members` tells whether a guest cluster is opted in: before that no chart is fetched. `look` returns those that
-    are, as the last visits found them, for a target. `now` is monotonic.
+    are, as the last visits found them, for a target and the stable one. `now` is monotonic.
     """
 
     client: KubeClient
@@ -67,7 +70,7 @@ class RolloutController:
     configuration: Configuration
     queues: WorkQueues
     has_members: Callable[[], bool]
-    look: Callable[[Target], Mapping[str, Member]]
+    look: Callable[[Target, Target | None], Mapping[str, Member]]
     now: Callable[[], float]
     rollout: Rollout | None = None
     progress: Progress = field(default_factory=Progress)
@@ -111,16 +114,19 @@ class RolloutController:
         """Return whether a guest cluster has to succeed now, so that its pods matter."""
         return guest_id in self.progress.admitted
 
-    def wish(self, guest_id: str, releases: tuple[Release, ...]) -> Wish:
+    def wish(self, guest: Guest, releases: tuple[Release, ...]) -> Wish:
         """Return what the releases of a guest cluster should be, as they are seen now."""
         unknown = self.configuration.settings.unknown_release_options
         if unknown or not self._is_loaded:
             return Wish(reason="OptionUnknown" if unknown else "RolloutUnreadable")
         if self.rollout is None:
             return Wish(reason="RolloutPending")
-        before = self._members.get(guest_id, Member())
-        member = before.see(releases, self.rollout.target)
-        return choose_wish(guest_id, member, self.rollout, self.progress, self._build_policy())
+        target, stable = self.rollout.target.for_guest(guest.cluster), self.rollout.stable
+        stable = stable.for_guest(guest.cluster) if stable is not None else None
+        own = replace(self.rollout, target=target, stable=stable)
+        member = self._members.get(guest.id, Member()).see(releases, target, stable)
+        wish = choose_wish(guest.id, member, own, self.progress, self._build_policy())
+        return replace(wish, compare=(target,) if wish.target is None else (wish.target, target))
 
     def count_guests(self) -> Mapping[str, int]:
         """Return how many guest clusters stand where, as they were counted last."""
@@ -142,7 +148,7 @@ class RolloutController:
                 self._note_problem(error)
                 return
             target, orders, problem = rollout.target, rollout.orders, error
-        members = self._find_members(target)
+        members = self._find_members(target, rollout.stable if rollout is not None else None)
         if rollout is None or rollout.target.name != target.name:
             rollout, progress = begin(rollout, target), Progress(since=self.now())
         rollout, progress = self._retry(replace(rollout, orders=orders), members, progress)
@@ -171,7 +177,7 @@ class RolloutController:
             self._counted_at = self.now()
         self.rollout, self.progress, self._members, self._counts = rollout, progress, members, counts
         kept = (rollout.target, rollout.stable)
-        self.charts.keep_only(chart for one in kept if one is not None for chart in one.charts.values())
+        self.charts.keep_only(chart for one in kept if one is not None for chart in one.archives)
         changed: set[str] = set(admitted ^ progress.admitted)
         if before is None or (before.target, before.phase) != (rollout.target, rollout.phase):
             self._report(before, rollout)
@@ -195,13 +201,29 @@ class RolloutController:
             else self._found.get(orders[role.value]) or await self._fetch(order, settings)
             for role, order in wanted.items()
         }
+        overrides = {
+            role: tuple([await self._pin(each, charts[role], settings) for each in entries])
+            for role, entries in wanted_overrides(settings).items()
+        }
         self._found.clear()
-        return Target(charts=charts, values=wanted_values(settings)), orders
+        return Target(charts=charts, values=wanted_values(settings), overrides=overrides), orders
+
+    async def _pin(self, entry: Override, chart: Chart, settings: Settings) -> Override:
+        """Return an override with the digest of its version. Raises ChartError."""
+        if not entry.chart_version:
+            return entry
+        version, sha256 = entry.chart_version.removeprefix("v"), entry.chart_digest.removeprefix("sha256:")
+        order = replace(chart, version=version, sha256=sha256)
+        known = self.rollout.target.archives if self.rollout is not None else ()
+        found = next((each for each in known if replace(each, sha256="") == order), order)
+        if not found.sha256:
+            found = self._found.get(_key(order)) or await self._fetch(order, settings)
+        return replace(entry, chart_version=found.version, chart_digest=found.sha256)
 
     async def _find_problem(self, target: Target, settings: Settings) -> ChartError | None:
         """Return why an archive of a target is not on disk, and cannot be had."""
         try:
-            for each in target.charts.values():
+            for each in target.archives:
                 await self._fetch(each, settings)
         except ChartError as error:
             return error
@@ -248,9 +270,9 @@ class RolloutController:
             updates=settings.kubevip_update,
         )
 
-    def _find_members(self, target: Target) -> Mapping[str, Member]:
+    def _find_members(self, target: Target, stable: Target | None) -> Mapping[str, Member]:
         """Return the guest clusters; those that no visit reached in time count as out of reach."""
-        members, now = self.look(target), self.now()
+        members, now = self.look(target, stable), self.now()
         if now - (self._began_at or 0.0) < FIRST_VISITS_SECONDS:
             return members
         return {

@@ -104,13 +104,25 @@ class Member:
     """When helm first took it up for the target, by this leader or by the age of what it made; None if it did not."""
     ready_seconds: float | None = None
     """How long all pods of both releases have been ready, since the upgrade; None if that was not asked."""
+    target: str = ""
+    """The name of its own target, which changes with its labels."""
+    is_at_stable: bool = False
+    """Whether both releases are at the stable target."""
+    is_unchanged: bool = False
+    """Whether the stable target has the same for it: then the target is proven there."""
+    entries: frozenset[str] = frozenset()
+    """The overrides that it gets with one of the two targets, and not with the other one."""
 
-    def see(self, releases: tuple[Release, ...], target: Target) -> Member:
-        """Return the same guest cluster with its releases; none if it could not be reached."""
+    def see(self, releases: tuple[Release, ...], target: Target, stable: Target | None) -> Member:
+        """Return the same guest cluster with its releases; none if it could not be reached.
+
+        `target` and `stable` are those of this guest cluster.
+        """
         there = [each for each in releases if each.status is not Status.ABSENT]
-        is_at_target = len(there) == len(releases) > 0 and all(
-            each.is_at(target) and each.status is Status.DEPLOYED for each in there
-        )
+        is_whole = len(there) == len(releases) > 0 and all(each.status is Status.DEPLOYED for each in there)
+        is_at_target = is_whole and all(each.is_at(target) for each in there)
+        is_unchanged = stable is not None and stable.digests == target.digests
+        former = stable.entries if stable is not None else frozenset()
         # The older one is the start of helm. Nothing was made for a target that both releases were at before.
         ages = [each.age_seconds for each in there if each.made_for == target.name]
         if is_at_target and not ages:
@@ -127,10 +139,14 @@ class Member:
             is_free=all(each.is_free for each in releases),
             is_new=bool(releases) and not there,
             is_sound=bool(releases) and not any(each.problem for each in there),
-            made_for=frozenset(each.made_for for each in there),
+            made_for=frozenset(each.made_for.partition(".")[0] for each in there),
             is_at_target=is_at_target,
             began_at=min(starts, default=None),
             ready_seconds=min(soaks, default=None) if is_at_target else None,
+            target=target.name,
+            is_at_stable=is_whole and all(each.is_at(stable) for each in there),
+            is_unchanged=is_unchanged,
+            entries=frozenset() if is_unchanged else target.entries ^ former,
         )
 
 
@@ -156,6 +172,8 @@ class Progress:
     began: Mapping[str, float] = field(default_factory=dict)
     """When helm began with the target, for deadlines."""
     succeeded: frozenset[str] = frozenset()
+    targets: Mapping[str, str] = field(default_factory=dict)
+    """The own targets of the guest clusters for which all of this is known."""
 
 
 def begin(before: Rollout | None, target: Target) -> Rollout:
@@ -186,11 +204,14 @@ def advance(
     rollout: Rollout, fleet: Mapping[str, Member], progress: Progress, policy: Policy, now: float
 ) -> tuple[Rollout, Progress]:
     """Take in what is seen of the fleet, and return how the rollout goes on."""
+    progress = _forget_moved(progress, fleet)
     if policy.is_all:
         rollout = replace(rollout, phase=_unstopped(rollout), reason="", failed=frozenset())
     began = _find_starts(rollout, fleet, progress, policy, now)
     progress = replace(progress, began=began)
-    rollout = _include_unready(rollout, fleet, progress)
+    # Where the target changes something; everywhere if it changes nothing.
+    affected = {each: member for each, member in fleet.items() if not member.is_unchanged} or fleet
+    rollout = _include_unready(rollout, affected, progress)
     standings = {each: judge(each, member, rollout, progress, policy) for each, member in fleet.items()}
     under_way, pending = _those(standings, Standing.PROGRESSING), _those(standings, Standing.PENDING)
     succeeded = frozenset(_those(standings, Standing.SUCCEEDED))
@@ -199,12 +220,14 @@ def advance(
         # How many succeeded is not known yet, so neither is how many failures are too many.
         return rollout, progress
     failed = rollout.failed.union(_those(standings, Standing.FAILED))
+    proven = succeeded.intersection(affected)
     canaries = max(1, policy.canaries.of(len(fleet)))
+    tested = _find_entries(fleet, proven)
     tolerated = 0
-    if len(succeeded) >= canaries:
-        tolerated = policy.max_failures.of(len(succeeded) + len(failed) + len(under_way))
+    if len(proven) >= canaries and tested >= _find_entries(fleet, (*pending, *under_way, *failed)):
+        tolerated = policy.max_failures.of(len(proven) + len(failed) + len(under_way))
     if failed != rollout.failed and len(failed) > tolerated and rollout.phase is not Phase.STOPPED:
-        reason = _describe_failures(failed, len(fleet), len(succeeded))
+        reason = _describe_failures(failed, len(affected), len(proven))
         rollout = replace(rollout, phase=Phase.STOPPED, reason=reason)
     rollout = replace(rollout, failed=failed)
     if rollout.phase is Phase.STOPPED or policy.is_paused or policy.is_blocked:
@@ -212,16 +235,18 @@ def advance(
     drifts = not policy.updates and any(
         each.is_reachable and not each.is_new and not each.is_at_target for each in fleet.values()
     )
-    out_of_reach = sum(
-        fleet[each].is_open and not fleet[each].is_reachable for each in _those(standings, Standing.AWAY)
-    )
-    if not (pending or under_way or drifts) and len(succeeded) > out_of_reach:
+    away = affected.keys() & _those(standings, Standing.AWAY)
+    out_of_reach = sum(fleet[each].is_open and not fleet[each].is_reachable for each in away)
+    if not (pending or under_way or drifts) and len(proven) > out_of_reach:
         return replace(rollout, phase=Phase.COMPLETED, stable=rollout.target), progress
-    # As many at a time as have succeeded: 2, 2, 4, 8 and so on, up to the limit.
-    limit = min(max(1, policy.max_concurrency.of(len(fleet))), max(canaries, len(succeeded)))
-    limit = len(fleet) if policy.is_all else limit
     pending.sort(key=lambda each: (not fleet[each].is_canary, each))
-    next_ones = pending[: max(0, limit - len(under_way))]
+    first = _choose_canaries(fleet, pending, tested | _find_entries(fleet, under_way))
+    # As many at a time as have succeeded: 2, 2, 4, 8 and so on, up to the limit.
+    most = max(canaries, len(proven))
+    if not tested >= _find_entries(fleet, (*pending, *under_way)):
+        most = max(canaries - len(proven), len(under_way) + len(first))
+    limit = len(fleet) if policy.is_all else min(max(1, policy.max_concurrency.of(len(fleet))), most)
+    next_ones = list(dict.fromkeys((*first, *pending)))[: max(0, limit - len(under_way))]
     return rollout, replace(progress, admitted=progress.admitted.union(next_ones))
 
 
@@ -239,11 +264,11 @@ def judge(guest_id: str, member: Member, rollout: Rollout, progress: Progress, p
         # this lead.
         verdict_seconds = policy.deadline_seconds + VERDICT_SECONDS
         was_judged = began_at is not None and began_at + verdict_seconds <= progress.since
-        if is_proven or was_judged or (rollout.is_stable and not is_admitted):
+        if is_proven or was_judged or (member.is_unchanged and not is_admitted):
             return Standing.SUCCEEDED
     if not member.is_open:
         return Standing.AWAY
-    if began_at is not None and (is_admitted or not rollout.is_stable):
+    if began_at is not None and (is_admitted or not member.is_unchanged):
         # How long pods have been ready counts, not when a visit comes: a verdict needs a visit after the deadline.
         was_asked = not (member.is_at_target and member.ready_seconds is None)
         is_late = was_asked and (member.visited_at or 0.0) >= began_at + policy.deadline_seconds
@@ -262,7 +287,7 @@ def takes_part(member: Member, rollout: Rollout, policy: Policy) -> bool:
     if member.is_new:
         # It gets the stable target first, if there is one.
         has_stable = rollout.stable is not None and policy.has_stable
-        return not (has_stable and (policy.updates or rollout.is_stable))
+        return not (has_stable and (policy.updates or member.is_unchanged))
     may_be_unready = rollout.takes_unready or policy.is_all or is_at_fault(member, rollout)
     return policy.updates and (member.is_sound or may_be_unready)
 
@@ -277,6 +302,7 @@ def choose_wish(guest_id: str, member: Member, rollout: Rollout, progress: Progr
 
     `member`: as it is seen now, perhaps later than what `progress` was made from.
     """
+    progress = _forget_moved(progress, {guest_id: member})
     target, stable = rollout.target, rollout.stable if policy.has_stable else None
     is_begun = member.began_at is not None or member.is_at_target
     is_admitted = guest_id in progress.admitted and (is_begun or takes_part(member, rollout, policy))
@@ -286,18 +312,20 @@ def choose_wish(guest_id: str, member: Member, rollout: Rollout, progress: Progr
         return Wish(
             target=target, may_change=policy.updates, reason="" if policy.updates else "Drift", awaited=target
         )
-    reason = "RolloutPending" if policy.updates or member.is_new else "Drift"
+    is_stopped = rollout.phase is Phase.STOPPED
+    drifts = not policy.updates or (is_stopped and rollout.stable is not None and not member.is_at_stable)
+    reason = "Drift" if drifts and not member.is_new else "RolloutPending"
     reason = "RolloutPaused" if policy.is_paused else reason
-    is_hurt = rollout.phase is Phase.STOPPED and not is_begun and is_at_fault(member, rollout)
+    is_hurt = is_stopped and not is_begun and is_at_fault(member, rollout)
     if has_failed or is_hurt:
         if not (policy.goes_back and policy.updates) or policy.is_paused:
             return Wish(reason=reason, awaited=target)
-        if is_hurt or (stable is not None and not rollout.is_stable):
+        if is_hurt or (stable is not None and not member.is_unchanged):
             return Wish(target=stable, may_change=True, reason="RolledBack", awaited=target)
         return Wish(leaves=target, may_change=True, reason="RolledBack", awaited=target)
     if is_begun:
         stable = target  # what this leader has not judged yet stays
-    elif member.is_new and not (member.is_free and _gets_stable(rollout, policy)):
+    elif member.is_new and not (member.is_free and _gets_stable(member, rollout, policy)):
         stable = None  # it waits for its turn, or for the end of what runs beside it
     return Wish(target=stable, reason=reason, awaited=target)
 
@@ -329,13 +357,13 @@ def _find_starts(
     return found
 
 
-def _include_unready(rollout: Rollout, fleet: Mapping[str, Member], progress: Progress) -> Rollout:
+def _include_unready(rollout: Rollout, affected: Mapping[str, Member], progress: Progress) -> Rollout:
     """Let those that are not ready take part if nobody is ready: they have nothing to lose."""
-    is_first = not (progress.began or progress.succeeded or rollout.failed)
-    is_seen = all(each.visited_at is not None for each in fleet.values() if each.is_open)
+    is_first = affected.keys().isdisjoint((*progress.began, *progress.succeeded, *rollout.failed))
+    is_seen = all(each.visited_at is not None for each in affected.values() if each.is_open)
     candidates = [
         each
-        for each in fleet.values()
+        for each in affected.values()
         if each.is_reachable and each.is_open and each.is_free and not each.is_new
     ]
     if is_first and is_seen and candidates and not any(each.is_sound for each in candidates):
@@ -343,9 +371,38 @@ def _include_unready(rollout: Rollout, fleet: Mapping[str, Member], progress: Pr
     return rollout
 
 
-def _gets_stable(rollout: Rollout, policy: Policy) -> bool:
+def _gets_stable(member: Member, rollout: Rollout, policy: Policy) -> bool:
     """Return whether the stable target is installed at once where no release is."""
-    return policy.updates or rollout.is_stable or rollout.phase is Phase.STOPPED
+    return policy.updates or member.is_unchanged or rollout.phase is Phase.STOPPED
+
+
+def _forget_moved(progress: Progress, fleet: Mapping[str, Member]) -> Progress:
+    """Take back what is known of guest clusters that the target has something else for, by their labels."""
+    moved = {
+        each for each, member in fleet.items() if progress.targets.get(each, member.target) != member.target
+    }
+    return replace(
+        progress,
+        admitted=progress.admitted - moved,
+        succeeded=progress.succeeded - moved,
+        began={each: since for each, since in progress.began.items() if each not in moved},
+        targets={each: member.target for each, member in fleet.items()},
+    )
+
+
+def _find_entries(fleet: Mapping[str, Member], those: Iterable[str]) -> frozenset[str]:
+    """Return the changed overrides of some guest clusters."""
+    return frozenset().union(*(fleet[each].entries for each in those if each in fleet))
+
+
+def _choose_canaries(fleet: Mapping[str, Member], pending: Iterable[str], known: frozenset[str]) -> list[str]:
+    """Return one guest cluster for each changed override that is not known."""
+    chosen = []
+    for each in pending:
+        if not fleet[each].entries <= known:
+            chosen.append(each)
+            known |= fleet[each].entries
+    return chosen
 
 
 def _unstopped(rollout: Rollout) -> Phase:

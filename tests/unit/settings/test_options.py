@@ -236,6 +236,7 @@ GOOD_AND_BAD = {
     "kubevipChartRef": ("oci://127.0.0.1:1/charts/kube-vip", "127.0.0.1:1/charts/kube-vip"),
     "kubevipChartVersion": ("0.9.9", "newest"),
     "kubevipChartValues": ("env: {vip_interface: eth7}", "- a list"),
+    "kubevipChartValuesOverrides": ("- {name: a, clusters: [b]}", "- {name: a}"),
     "kubevipCloudProviderReleaseName": ("provider", "-provider"),
     "kubevipCloudProviderChartRef": (
         "oci://127.0.0.1:1/charts/provider",
@@ -243,6 +244,7 @@ GOOD_AND_BAD = {
     ),
     "kubevipCloudProviderChartVersion": ("0.2.9", "0.2"),
     "kubevipCloudProviderChartValues": ("replicasCount: 2", "image: ["),
+    "kubevipCloudProviderChartValuesOverrides": ("- {name: a, clusterSelector: {}}", "a: b"),
 }
 
 

@@ -1,0 +1,196 @@
+"""Overrides on a whole operator: who gets what, who is touched, and what a bad entry does."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from fipop.api import names
+from tests.harness.fleet import NAMESPACE, Fleet
+
+A, B, C, D, E = GUESTS = ("c-m-a", "c-m-b", "c-m-c", "c-m-d", "c-m-e")
+WEST, EAST = (A, B, C), (D,)
+"""By their label; E has none."""
+BASE = "env: {vip_interface: enp1s0}\n"
+ROLLED_OUT = 900
+
+
+def entry(name: str, interface: str, more: str = "") -> str:
+    return (
+        f"- name: {name}\n  clusterSelector: {{matchLabels: {{rack: {name}}}}}\n"
+        f"  values: {{env: {{vip_interface: {interface}}}}}\n{more}"
+    )
+
+
+def record(fleet: Fleet, guest_id: str, release: str = "kube-vip") -> Any:
+    """Return the newest record of a release; None without one."""
+    found = [
+        each
+        for each in fleet.guests[guest_id].of_kind("secrets").values()
+        if (each["metadata"].get("labels") or {}).get("name") == release
+    ]
+    return max(found, key=lambda each: int(each["metadata"]["labels"]["version"]), default=None)
+
+
+def interface(fleet: Fleet, guest_id: str) -> str:
+    data = json.loads(base64.b64decode(record(fleet, guest_id)["data"]["release"]))
+    return str(data["values"]["env"]["vip_interface"])
+
+
+def interfaces(fleet: Fleet) -> list[str]:
+    return [interface(fleet, each) for each in fleet.guests]
+
+
+def upgraded(fleet: Fleet, since: int) -> set[str]:
+    """Return the guest clusters that helm changed."""
+    return {url.rpartition("/")[2] for verb, url in fleet.helm.runs[since:] if verb == "upgrade"}
+
+
+async def served(overrides: str = entry("west", "eth1") + entry("east", "eth2"), **options: str) -> Fleet:
+    """Have five guest clusters with their releases: three with label west, one with label east."""
+    fleet = Fleet()
+    fleet.set_options(
+        kubevipUpdate="true",
+        kubevipChartValues=BASE,
+        kubevipChartValuesOverrides=overrides,
+        kubevipRolloutCanaries="1",
+        kubevipRolloutMaxConcurrency="9",
+        kubevipRolloutMinSuccessTime="30",
+        **options,
+    )
+    fleet.add_range(iprange="10.0.0.10-10.0.0.29")
+    for each in GUESTS:
+        fleet.add_guest(each)
+        label = {"rack": "west"} if each in WEST else {"rack": "east"} if each in EAST else {}
+        fleet.opt_in(each, **label)
+    await fleet.start(leader_election=False)
+    for each in GUESTS:
+        fleet.ask(each)
+    await fleet.pass_time(ROLLED_OUT)
+    return fleet
+
+
+def reasons(fleet: Fleet) -> list[str]:
+    return [reason for _, reason, _ in fleet.events(names.SETTINGS_CONFIG_MAP)]
+
+
+async def test_each_guest_cluster_gets_what_fits_it_and_a_change_touches_one_group() -> None:
+    fleet = await served()
+    assert interfaces(fleet) == ["eth1", "eth1", "eth1", "eth2", "enp1s0"]
+    since = len(fleet.helm.runs)
+    fleet.set_options(kubevipChartValuesOverrides=entry("west", "eth7") + entry("east", "eth2"))
+    await fleet.pass_time(ROLLED_OUT)
+    assert interfaces(fleet) == ["eth7", "eth7", "eth7", "eth2", "enp1s0"]
+    assert upgraded(fleet, since) == set(WEST)
+    assert reasons(fleet)[-1] == "RolloutCompleted"
+    fleet.set_options(kubevipChartValuesOverrides="")
+    await fleet.pass_time(ROLLED_OUT)
+    assert interfaces(fleet) == ["enp1s0"] * 5
+
+
+async def test_a_bad_override_stops_at_its_canary_and_is_rolled_back() -> None:
+    fleet = await served()
+    fleet.helm.unready.add("no-such-nic")
+    since = len(fleet.helm.runs)
+    fleet.set_options(
+        kubevipChartValues="env: {vip_interface: enp2s0}\n",
+        kubevipChartValuesOverrides=entry("west", "eth1") + entry("east", "no-such-nic"),
+    )
+    await fleet.pass_time(2 * ROLLED_OUT)
+    assert reasons(fleet)[-1] == "RolloutStopped"
+    assert interfaces(fleet) == ["eth1", "eth1", "eth1", "eth2", "enp1s0"]
+    assert upgraded(fleet, since) <= {D, E}
+    assert D in upgraded(fleet, since)
+
+
+async def test_a_new_guest_cluster_gets_its_overrides_at_its_first_installation() -> None:
+    fleet = await served()
+    fleet.add_guest("c-m-new")
+    fleet.opt_in("c-m-new", rack="east")
+    fleet.ask("c-m-new")
+    await fleet.pass_time(60)
+    assert interface(fleet, "c-m-new") == "eth2"
+    assert record(fleet, "c-m-new")["metadata"]["labels"]["version"] == "1"
+
+
+async def test_a_label_moves_one_guest_cluster() -> None:
+    fleet = await served()
+    since = len(fleet.helm.runs)
+    fleet.opt_in(E, rack="east")
+    await fleet.pass_time(ROLLED_OUT)
+    assert interface(fleet, E) == "eth2"
+    assert upgraded(fleet, since) == {E}
+    fleet.set_options(kubevipUpdate="false")
+    await fleet.pass_time(60)
+    fleet.opt_in(E, rack="west")
+    await fleet.pass_time(ROLLED_OUT)
+    assert interface(fleet, E) == "eth2"
+    assert fleet.condition(E, "KubeVipReady") == ("True", "Drift")
+
+
+async def test_a_moved_guest_cluster_in_which_the_override_fails_goes_no_further() -> None:
+    fleet = await served()
+    fleet.helm.unready.add("eth2")
+    fleet.opt_in(A, rack="east")
+    fleet.opt_in(B, rack="east")
+    await fleet.pass_time(2 * ROLLED_OUT)
+    assert reasons(fleet)[-1] == "RolloutStopped"
+    assert interface(fleet, C) == "eth1"
+    assert fleet.condition(D, "KubeVipReady")[0] == "True"
+
+
+async def test_the_version_of_an_override_is_installed_once_its_archive_is_there() -> None:
+    fleet = await served("")
+    fleet.helm.failures["pull"] = ["chart not found"] * 2
+    fleet.set_options(
+        kubevipChartValuesOverrides=entry("west", "eth1", "  chartVersion: 0.6.4\n") + entry("east", "eth2")
+    )
+    since = len(fleet.helm.runs)
+    await fleet.pass_time(20)
+    assert reasons(fleet)[-1] == "RolloutBlocked"
+    assert upgraded(fleet, since) == set()
+    await fleet.pass_time(2 * ROLLED_OUT)
+    versions = [
+        record(fleet, each)["metadata"]["labels"][f"{names.GROUP}/chart-version"] for each in fleet.guests
+    ]
+    assert versions == ["0.6.4"] * 3 + ["1.0.0"] * 2
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_bad_entry_keeps_the_last_good_list_as_a_whole(*, is_restarted: bool) -> None:
+    fleet = await served()
+    since = len(fleet.helm.runs)
+    fleet.set_options(kubevipChartValuesOverrides=entry("west", "eth9") + "- name: z\n  clusters: []\n")
+    await fleet.pass_time(10)
+    if is_restarted:
+        await fleet.restart(leader_election=False)
+    await fleet.pass_time(ROLLED_OUT)
+    assert upgraded(fleet, since) == set()
+    told = [text for _, reason, text in fleet.events(names.SETTINGS_CONFIG_MAP) if reason == "BadOption"]
+    assert 'entry "z", line 5: clusters must be a list of names, and must not be empty' in told[0]
+    assert interfaces(fleet) == ["eth1", "eth1", "eth1", "eth2", "enp1s0"]
+
+
+async def test_a_restart_with_overrides_changes_nothing() -> None:
+    fleet = await served()
+    versions = [each.version for each in fleet.guests.values()]
+    since = len(fleet.helm.runs)
+    await fleet.restart(leader_election=False, seconds=ROLLED_OUT)
+    assert [each.version for each in fleet.guests.values()] == versions
+    assert upgraded(fleet, since) == set()
+
+
+async def test_an_upgrade_of_fipop_with_releases_of_before_runs_no_helm() -> None:
+    fleet = await served("")
+    kept = fleet.memory.objects[("configmaps", NAMESPACE, names.ROLLOUT_CONFIG_MAP)]["data"]
+    # What an operator that knew no overrides has kept: the values with all that fipop adds.
+    target = json.loads(kept["target"])
+    assert [len(each) for each in target.values()] == [4, 4]
+    target["kube-vip-cloud-provider"][3]["configMapName"] = "kubevip"
+    key = ("configmaps", NAMESPACE, names.ROLLOUT_CONFIG_MAP)
+    text = json.dumps(target)
+    fleet.write(key, {**fleet.memory.objects[key], "data": {**kept, "target": text, "stable": text}})
+    since = len(fleet.helm.runs)
+    await fleet.restart(leader_election=False, seconds=ROLLED_OUT)
+    assert upgraded(fleet, since) == set()
