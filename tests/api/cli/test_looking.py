@@ -16,7 +16,7 @@ from localfleet.waiting import eventually
 from tests.api.cli.commands import PROGRAM, Commands, write_reader
 from tests.api.cli.conftest import Seen
 
-pytestmark = pytest.mark.xdist_group("seen")
+pytestmark = pytest.mark.xdist_group("installs")
 
 
 @asynccontextmanager
