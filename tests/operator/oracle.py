@@ -17,7 +17,17 @@ from tests.harness.api_in_memory import Commit, Json
 from tests.harness.fleet import CLUSTERS, Fleet, Guest
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change
 from tests.harness.oracles import Judge, Setting
-from tests.harness.stored import Owner, Slot, canonical, is_held, of_kind, owner_of, slot_of, slots_named_by
+from tests.harness.stored import (
+    Owner,
+    Slot,
+    canonical,
+    is_held,
+    of_kind,
+    owner_of,
+    seconds,
+    slot_of,
+    slots_named_by,
+)
 
 OPERATOR: ContextVar[str] = ContextVar("operator", default="")
 """Whose task runs; "" in the tasks of people, Rancher and the network."""
@@ -237,8 +247,9 @@ class Oracle:
         since = self.left_at.get(former[0])
         if since is None or _now() - since >= LIVES_ON_SECONDS or slot[1] not in self._used_in(former[0]):
             return
-        if slot in self.freed_by_hand:
-            return
+        claimed = seconds(before["spec"]["since"]) - self.fleet.now.timestamp() + _now()
+        if slot in self.freed_by_hand or claimed > since - 1.0:
+            return  # it was claimed when its cluster had left
         if commit.obj is not None:
             owner = owner_of(commit.obj)
             if owner == former or slot[1] in self._used_in(owner[0]):
