@@ -7,8 +7,9 @@ memory, in virtual time. Nothing here knows Kubernetes: a request has a method, 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -62,16 +63,6 @@ class ApiServer(Protocol):
 
     def check_authority(self) -> None:
         """Raise an error if only a new process can trust the server: its certificate authority was replaced."""
-
-
-class Watcher(Protocol):
-    """A watch of several resources."""
-
-    async def run(self) -> None:
-        """Watch until cancelled."""
-
-    def silences(self) -> Mapping[str, float]:
-        """Return for how many seconds the watch of each resource (its plural) has shown no sign of life."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +121,11 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def end_process() -> None:
+    """End this process at once, with exit code 1: what it does may go on no longer."""
+    os._exit(1)
+
+
 class SystemClock:
     """The clocks of this machine."""
 
@@ -146,8 +142,5 @@ ApiFactory = Callable[[], ApiServer]
 """Opens connections of their own to the API server."""
 GuestFactory = Callable[[Any], ApiServer]
 """Opens connections to the guest cluster that a kubeconfig names; its parameter has the URL as `server`."""
-WatchFactory = Callable[[Mapping[Any, Callable[[str, Any], None]], Callable[[], None]], Watcher]
-"""Builds the watch of resources; each callback takes the type of an event and the object.
-
-The second parameter is called after a gap, in which deletions may have been missed.
-"""
+Watch = Callable[[Mapping[Any, Callable[[str | None, Any], None]]], Coroutine[Any, Any, None]]
+"""Watches resources until cancelled; each callback takes the type of an event (None: listed) and the object."""

@@ -4,8 +4,8 @@ Two operators may work at once, or one may sleep and go on, so every step must b
 A leader renews its lease long before the lease ends. One that cannot renew it stops its work while others still wait:
 helm has ended by then, and a leader looks for a foreign helm for longer than a lease lasts. A guest is written only by
 who leads for as long as that write may take, by a permit that is younger than that. A quarantine lasts longer than any
-request that was begun before it. A watch that is silent for longer than the server lets any watch live is dead, and
-found out within two minutes. A process that stops is gone before its pod is killed.
+request that was begun before it. A process that stops is gone before its pod is
+killed.
 """
 
 from __future__ import annotations
@@ -51,10 +51,6 @@ LONGEST_WATCH_SECONDS = 60
 """How long a watch lasts, as fipop asks the API server."""
 WATCH_GRACE_SECONDS = 15.0
 """How much later than asked for the server may end a watch before the stream counts as dead."""
-SILENCE_LIMIT_SECONDS = 110.0
-"""A stream that is silent for this time is dead."""
-SILENCE_PROMISE_SECONDS = 120.0
-"""Within this time a dead stream is detected."""
 STOP_SECONDS = 25.0
 """A stop that takes longer is ended."""
 POD_GRACE_SECONDS = 30
@@ -69,5 +65,4 @@ assert GUEST_REQUEST_SECONDS < GUEST_SESSION_SECONDS
 assert MIN_QUARANTINE_SECONDS > 60.0 + REQUEST_SECONDS
 assert MIN_QUARANTINE_SECONDS > PERMIT_SECONDS + GUEST_REQUEST_SECONDS
 assert HELM_IDLE_SECONDS < HELM_DEADLINE_SECONDS < OTHER_HELM_SECONDS
-assert LONGEST_WATCH_SECONDS + WATCH_GRACE_SECONDS < SILENCE_LIMIT_SECONDS < SILENCE_PROMISE_SECONDS
 assert HELM_TERMINATION_SECONDS < STOP_SECONDS < POD_GRACE_SECONDS

@@ -26,8 +26,9 @@ RELEASE = "fipop"
 _DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _TOKEN_SECONDS = 24 * 3600
-LOST_LEASE = 1
-"""The exit code of an operator that lost its Lease; the last line of its log says so."""
+ENDED = 1
+"""The exit code of an operator that only a new process can go on from; the last line of its log says why."""
+_RESTART_SECONDS = 0.5
 _READY_SECONDS = 180.0
 _STOP_SECONDS = 30.0
 
@@ -113,7 +114,10 @@ def has_lost_lease(log: Path) -> bool:
 
 
 class OperatorProcess:
-    """A running `fipop operator`. One that ends as it lost its Lease is started again, as a kubelet would."""
+    """A running `fipop operator`.
+
+    One that was ready, and that ends with exit code 1, is started again as by a kubelet: `ended` counts that.
+    """
 
     def __init__(
         self,
@@ -128,13 +132,14 @@ class OperatorProcess:
         self.process = Process("fipop operator", argv, log=folder / "operator.log", environment=environment)
         self.metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
         self.health_url = f"http://127.0.0.1:{health_port}"
+        self.ended = 0
         self._kubelet: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start it and return when it says that it is ready. Raises ProcessFailedError."""
         await self.process.start()
-        self._kubelet = asyncio.create_task(self._start_again())
         await self.process.wait_until(self.is_ready, timeout_seconds=_READY_SECONDS)
+        self._kubelet = asyncio.create_task(self._start_again())
 
     async def stop(self) -> int:
         """Ask it to end and wait for that; its exit code."""
@@ -156,7 +161,9 @@ class OperatorProcess:
             return await answer.text()
 
     async def _start_again(self) -> None:
-        while await self.process.wait() == LOST_LEASE and has_lost_lease(self.process.log):
+        while await self.process.wait() == ENDED:
+            self.ended += 1
+            await asyncio.sleep(_RESTART_SECONDS)
             await self.process.start()
 
     async def _probe(self, path: str) -> bool:

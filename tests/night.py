@@ -58,6 +58,12 @@ PARTS = (
         ci="python -m tests.operator.simulation 60 --seed 1",
     ),
     Part(
+        name="simulation-demand",
+        what="the same, with floating IPs that fipop makes for Services",
+        night="python -m tests.operator.simulation 100 --demand --seed SEED",
+        long="python -m tests.operator.simulation 500 --demand --seed SEED",
+    ),
+    Part(
         name="seeded",
         what="broken protocols, each of which the simulation finds",
         night="python -m tests.operator.seeded --seed SEED",

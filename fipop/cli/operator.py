@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -20,17 +20,15 @@ import click
 from fipop.api import names
 from fipop.boundary import SystemClock
 from fipop.cli.logs import configure_logging, set_log_level
-from fipop.cli.process import run_until_asked, spare_collections
+from fipop.cli.process import run_until_asked, spare_collections, take_signals
 from fipop.errors import FipopError
 from fipop.guest.helm.command import find_helm
 from fipop.guest.helm.process import LocalHelm
-from fipop.jsons import JsonView
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.guests import GuestServers
-from fipop.kube.resources import Resource
 from fipop.kube.server import HttpServer
 from fipop.operator.app import OperatorOptions, build_operator
-from fipop.runtime.kopf.operator import KopfOperator, build_settings
+from fipop.runtime.watching import build_settings, watch
 from fipop.texts import is_namespace
 
 logger = logging.getLogger(__name__)
@@ -138,16 +136,14 @@ async def _run(options: OperatorOptions, kubeconfig: Path | None, helm: str | No
     random, guests = SystemRandom(), GuestServers()
     configuration = await configure_from_kubeconfig(kubeconfig) if kubeconfig else configure_in_cluster()
 
-    def watch(
-        callbacks: Mapping[Resource, Callable[[str, JsonView], None]], on_gap: Callable[[], None]
-    ) -> KopfOperator:
-        return KopfOperator(configuration, callbacks, build_settings(random), on_gap)
-
+    stopping = asyncio.Event()
     operator = build_operator(
         options,
         api=lambda: HttpServer(configuration),
         guests=guests,
-        watch=watch,
+        watch=partial(
+            watch, configuration, settings=build_settings(random), started=partial(take_signals, stopping)
+        ),
         helm=LocalHelm(find_helm(helm), guests),
         clock=SystemClock(),
         random=random,
@@ -155,6 +151,6 @@ async def _run(options: OperatorOptions, kubeconfig: Path | None, helm: str | No
     )
     spare_collections(thresholds=GC_THRESHOLDS)
     try:
-        await run_until_asked(operator.run())
+        await run_until_asked(operator.run(), stopping)
     finally:
         await guests.close()

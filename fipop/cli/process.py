@@ -25,15 +25,14 @@ _SMALL_HEAP = ((_M_TRIM_THRESHOLD, 64 * 1024), (_M_MMAP_THRESHOLD, 64 * 1024), (
 """As malloc.h of glibc numbers them."""
 
 
-async def run_until_asked(role: Coroutine[Any, Any, None]) -> None:
-    """Run a role until SIGTERM or SIGINT."""
+async def run_until_asked(role: Coroutine[Any, Any, None], stopping: asyncio.Event | None = None) -> None:
+    """Run a role until SIGTERM or SIGINT, which set `stopping`."""
     loop = asyncio.get_running_loop()
     # Names are resolved here. A lookup that hangs cannot be cancelled: a few are not to keep the rest from theirs.
     loop.set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="fipop"))
     running = asyncio.create_task(role)
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    stopping = stopping or asyncio.Event()
+    take_signals(stopping)
     stop = asyncio.create_task(stopping.wait())
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
@@ -50,6 +49,12 @@ async def run_until_asked(role: Coroutine[Any, Any, None]) -> None:
         logger.info("Stopped")
     # All is put away. Python would wait for threads without end now: a name may be looked up still.
     _exit(0)
+
+
+def take_signals(stopping: asyncio.Event) -> None:
+    """Have SIGTERM and SIGINT set an event of the running loop, whoever took them before."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
 
 
 def return_memory_early() -> None:

@@ -26,6 +26,7 @@ from fipop.report.addresses import (
     AddressReport,
     AddressState,
     build_log_query,
+    describe_services,
     find_namespaces,
     report_free,
     search,
@@ -37,7 +38,7 @@ from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
 from fipop.texts import clean
 
 _MAX_COUNT = 10_000
-_HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SINCE", "REQUESTED BY")
+_HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SERVICES", "SINCE", "REQUESTED BY")
 _WIDE = ("SPACE", "HOW", "UNTIL")
 _LIKE_AN_ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
@@ -56,7 +57,7 @@ class WhoReport:
 
 
 @click.command(short_help="Owner of an address, or addresses of a cluster or range.", epilog=EXIT_CODES)
-@click.argument("asked", metavar="ADDRESS|CLUSTER|RANGE")
+@click.argument("asked", metavar="ADDRESS|CLUSTER|RANGE|SERVICE")
 @click.option(
     "--guest", is_flag=True, help="Also read the guest cluster, with your access to its kubeconfig Secret."
 )
@@ -65,7 +66,8 @@ def who(*, reading: Reading, asked: str, guest: bool) -> None:
     """Show the owner of ADDRESS, since when, its range and space, who asks for it, and its former owners.
 
     With the name or id of a CLUSTER, or the name of a floating IP: the same for each address that it has, had or asks
-    for. With the name of a RANGE: the same for each address in use of it.
+    for. With the name of a RANGE: the same for each address in use of it. With the `namespace/name` of a SERVICE:
+    the same for each address of the floating IPs that it uses.
     """
     snapshot, found = run_reading(lambda: _find(reading, asked, guest))
     is_wide = reading.output is Output.WIDE
@@ -98,7 +100,7 @@ def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
     if _LIKE_AN_ADDRESS.fullmatch(asked):
         return f'"{asked}" is not an IP address'
     return (
-        f'"{asked}" was not found: it is not an IP address, and no cluster, floating IP or range has this name. '
+        f'"{asked}" was not found: no cluster, floating IP, range or Service has this name, and it is no address. '
         "Run fipop status -o wide to see them"
     )
 
@@ -126,6 +128,7 @@ def _row(snapshot: Snapshot, each: AddressReport, *, is_wide: bool) -> tuple[str
     since = owner.since if owner is not None else None
     row = (
         *(each.address, each.state.value, owner.cluster if owner else "", str(owner or ""), each.range),
+        describe_services(each),
         f"{age((snapshot.now - since).total_seconds())} ago" if since is not None else "",
         ",".join(map(str, each.requested_by)),
     )
@@ -160,19 +163,16 @@ def _lines(found: WhoReport) -> Iterator[str]:
             yield f"guest cluster {guest.guest}: Service {service.name} has {', '.join(service.addresses)}"
 
 
-class _FamilyChoice(click.Choice[str]):
-    """`IPv4` or `IPv6`, in any case."""
-
-    def __init__(self) -> None:
-        super().__init__([each.label for each in Family], case_sensitive=False)
-
-
 @click.command(short_help="The next addresses that a range assigns.", epilog=EXIT_CODES)
 @click.argument("range_name", metavar="RANGE")
 @click.option(
     "--count", type=click.IntRange(1, _MAX_COUNT), default=10, show_default=True, help="Number of addresses."
 )
-@click.option("--family", type=_FamilyChoice(), help="Default: IPv4 if the range has any, else IPv6.")
+@click.option(
+    "--family",
+    type=click.Choice([each.label for each in Family], case_sensitive=False),
+    help="Default: IPv4 if the range has any, else IPv6.",
+)
 @reading_options
 def free(*, reading: Reading, range_name: str, count: int, family: str | None) -> None:
     """Show the next addresses that RANGE assigns, in its order, and why it does not assign the others.

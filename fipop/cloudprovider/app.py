@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from fipop.boundary import ApiFactory, Clock, loop_time
+from fipop.boundary import ApiFactory, Clock, end_process
 from fipop.cloudprovider.controller import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
 from fipop.cloudprovider.metrics import API_REQUESTS, REGISTRY, ROWS, ServiceSnapshot
@@ -23,7 +23,6 @@ from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics.gauges import GaugeTable, build_registry
-from fipop.runtime.health import HealthFacts
 from fipop.runtime.http import ProbeServer
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
@@ -38,13 +37,19 @@ WAIT_SECONDS = 10.0
 
 
 def build_provider(
-    options: ProviderOptions, *, api: ApiFactory, clock: Clock, random: Random
+    options: ProviderOptions,
+    *,
+    api: ApiFactory,
+    clock: Clock,
+    random: Random,
+    end: Callable[[], None] = end_process,
 ) -> CloudProvider:
     """Build the cloud provider with all its parts over the world outside; `CloudProvider.run` starts it.
 
     `api` is called for each set of connections to the API server. All waiting is measured by the event loop's clock.
+    `end` ends the process at once.
     """
-    return CloudProvider(options, api=api, clock=clock, random=random)
+    return CloudProvider(options, api=api, clock=clock, random=random, end=end)
 
 
 class CloudProvider:
@@ -54,14 +59,24 @@ class CloudProvider:
     StartError, also if a Lease was lost.
     """
 
-    def __init__(self, options: ProviderOptions, *, api: ApiFactory, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        options: ProviderOptions,
+        *,
+        api: ApiFactory,
+        clock: Clock,
+        random: Random,
+        end: Callable[[], None],
+    ) -> None:
         self._options = options
         self._api = api
         self._client = self._build_client()
         self._vital_client = self._build_client()
         read = partial(self._vital_client.get, CONFIG_MAPS, options.mode.config_map, metadata_only=True)
         self._process = Process(
-            client=self._vital_client, read=partial(read, namespace=options.mode.namespace)
+            client=self._vital_client,
+            read=partial(read, namespace=options.mode.namespace),
+            is_loaded=lambda: self._services.loaded.is_set(),
         )
         self._events = EventRecorder(
             self._client,
@@ -70,9 +85,8 @@ class CloudProvider:
             instance=options.identity,
         )
         self._services = ServiceCache(self._client, random=random)
-        self._leadership = Leadership(options, self._vital_client, clock=clock, random=random)
+        self._leadership = Leadership(options, self._vital_client, clock=clock, random=random, end=end)
         self._mode = self._build_mode(random)
-        self._working_since: float | None = None
 
     def _build_client(self) -> KubeClient:
         return KubeClient(
@@ -90,11 +104,10 @@ class CloudProvider:
 
     async def run(self) -> None:
         """Start and work until cancelled."""
-        self._working_since = loop_time()
         options, http = self._options, None
         if options.port is not None:
             registry = build_registry(REGISTRY, GaugeTable(ROWS, self._snapshot))
-            http = ProbeServer(self._health, registry, host=options.host, port=options.port)
+            http = ProbeServer(self._process.why_not_ready, registry, host=options.host, port=options.port)
             await http.start()
         try:
             async with self._vital_client, self._client:
@@ -118,14 +131,6 @@ class CloudProvider:
             if self._options.delete_stale_leases:
                 group.create_task(StaleLeases(client, self._services).run())
 
-    def _health(self) -> HealthFacts:
-        now = loop_time()
-        heard = {"services": self._services.last_heard_at, **self._mode.last_heard()}
-        return self._process.judge(
-            silences={name: now - (at or self._working_since or now) for name, at in heard.items()},
-            is_loaded=self._services.is_loaded,
-        )
-
     def _snapshot(self) -> ServiceSnapshot:
         found = self._mode.snapshot() if self._leadership.is_leader else None
         return replace(found or ServiceSnapshot(leading=False), version=self._options.version)
@@ -137,7 +142,15 @@ class CloudProvider:
 class Leadership:
     """Holds all Leases of a provider, one after the other. A process that loses one ends."""
 
-    def __init__(self, options: ProviderOptions, client: KubeClient, *, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        options: ProviderOptions,
+        client: KubeClient,
+        *,
+        clock: Clock,
+        random: Random,
+        end: Callable[[], None] = end_process,
+    ) -> None:
         self._electors = [
             LeaderElector(
                 client,
@@ -147,6 +160,7 @@ class Leadership:
                 random=random,
                 times=options.lease_times,
                 clock=clock.boottime,
+                end=end,
             )
             for each in options.leases
         ]

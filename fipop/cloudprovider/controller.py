@@ -36,6 +36,7 @@ from fipop.cloudprovider.allocate import (
     allocate,
     refuse_asked,
 )
+from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
 from fipop.cloudprovider.fence import Fence
 from fipop.cloudprovider.metrics import ASSIGNMENT_SECONDS, ASSIGNMENTS, PoolSample, ServiceSnapshot
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
@@ -58,13 +59,13 @@ from fipop.cloudprovider.service import (
     refer_to,
 )
 from fipop.cloudprovider.services import Machines, ServiceCache
+from fipop.cloudprovider.sticky import StickyAddresses
 from fipop.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
-from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 from fipop.runtime.store import Change, Name
 from fipop.runtime.workqueue import RetryAfter, WorkQueue
 from fipop.texts import clean
@@ -125,10 +126,10 @@ class ServiceController:
             namespace=mode.namespace,
             name=mode.config_map,
             take=self._keys_changed,
-            chance=random,
+            random=random,
         )
-        self._name = mode.config_map
         self._keys = PoolKeys({})
+        self._sticky = StickyAddresses(namespace=mode.namespace)
         self._said: Mapping[str, str] = {}
         """What was said last about a key."""
         self._is_working = False
@@ -156,18 +157,16 @@ class ServiceController:
         """Keep up with the ConfigMap, for ever."""
         return self._config_map.follow()
 
-    def last_heard(self) -> Mapping[str, float | None]:
-        """Return the time of the loop of the watch's last sign of life."""
-        return {self._name: self._config_map.last_heard_at}
-
     async def work(self, client: KubeClient) -> None:
         """Serve Services until cancelled; `client` writes only while this replica leads."""
         self._client, machines = client, Machines(client)
-        await self._services.wait_loaded()
+        await self._services.loaded.wait()
         self._services.listeners.append(self._service_changed)
         try:
             await _repeat(partial(self._services.load, client))
             await _repeat(partial(self._read_machines, machines))
+            if self._keys.sticky_seconds:
+                await _repeat(partial(self._sticky.load, client))
             # Those of now: they can have changed since the lists were asked for.
             self._is_working = True
             self._take_keys()
@@ -176,6 +175,7 @@ class ServiceController:
                 group.create_task(self._fence.lower(client, concurrency=self._writes_at_once))
                 group.create_task(self._queue.run(self.reconcile, concurrency=self._writes_at_once))
                 group.create_task(self._follow_machines(machines))
+                group.create_task(self._sticky.follow(client))
         finally:
             self._is_working = False
             self._services.listeners.remove(self._service_changed)
@@ -224,6 +224,8 @@ class ServiceController:
             self._pending.pop(old.uid, None)
             self._memory.pop(old.uid, None)
             self._look_again(self._usage.enter(self._build_user(old), ()))
+            if old.is_assigned and self._keys.sticky_seconds:
+                self._sticky.remember(old, self._client.server_now())
         if new is not None:
             self._enter(new)
         self._add([change.latest])
@@ -335,6 +337,9 @@ class ServiceController:
         is_fresh = service.is_as_noted and not service.is_marked
         kept = () if is_fresh else service.annotated
         former = () if is_fresh else (*service.noted, *service.announced)
+        if not service.annotation and self._keys.sticky_seconds:
+            now = self._client.server_now()
+            former += self._sticky.find(service, now, self._keys.sticky_seconds)
         return Request(
             user=self._build_user(service),
             policy=service.policy,

@@ -19,6 +19,7 @@ from typing import Any
 
 from fipop.api.objects import read_metadata
 from fipop.cloudprovider.allocate import Refusal
+from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
 from fipop.cloudprovider.metrics import ASSIGNMENTS, ServiceSnapshot
 from fipop.cloudprovider.service import Service, parse_addresses, refer_to
 from fipop.cloudprovider.services import ServiceCache
@@ -29,7 +30,6 @@ from fipop.jsons import Json, JsonView, as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import CONFIG_MAPS
-from fipop.runtime.configmap import ConfigMap, ConfigMapFollower
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter, WorkQueue
 from fipop.texts import clean
@@ -287,7 +287,7 @@ class KeepalivedMode:
             namespace=options.namespace,
             name=options.config_map,
             take=self._plan_again,
-            chance=random,
+            random=random,
         )
         self._queue = WorkQueue[str](name="keepalived", random=random)
         self._client: KubeClient | None = None
@@ -300,17 +300,13 @@ class KeepalivedMode:
         """Keep up with the ConfigMap, for ever."""
         return self._follower.follow()
 
-    def last_heard(self) -> Mapping[str, float | None]:
-        """Return the time of the loop of the watch's last sign of life."""
-        return {self._options.config_map: self._follower.last_heard_at}
-
     def snapshot(self) -> ServiceSnapshot | None:
         """Return what the metrics show; None while this replica does not work."""
         return ServiceSnapshot(leading=True, waiting=len(self._refused)) if self._client else None
 
     async def work(self, client: KubeClient) -> None:
         """Serve Services until cancelled."""
-        await self._services.wait_loaded()
+        await self._services.loaded.wait()
         self._client = client
         self._services.listeners.append(self._plan_again)
         try:

@@ -7,6 +7,7 @@ belong to another interface. The other keys of the namespace itself win over tho
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ MOST_GUESSED = 200
 POOLS = ("cidr", "range")
 FLAGS = ("allow-share", "draining")
 SCOPED = (*POOLS, *FLAGS, "namespaces", "exclude", "interface")
-SINGLE = ("search-order", "skip-end-ips-in-cidr")
+SINGLE = ("search-order", "skip-end-ips-in-cidr", "sticky-seconds")
+_STICKY = re.compile(r"[0-9]{1,8}")
 _ALIKE = 0.8
 """How similar the first words of an unknown key are to those of a known one, of 1.0, if it was probably meant."""
 
@@ -105,6 +107,12 @@ class PoolKeys:
         key = self._first("interface", *self._scopes_of(namespace), GLOBAL)
         return (self._data[key].strip() or None) if key is not None else None
 
+    @property
+    def sticky_seconds(self) -> int:
+        """For how long a Service that is created again gets its former addresses; 0 if it does not."""
+        text = self._data.get("sticky-seconds", "").strip()
+        return int(text) if _STICKY.fullmatch(text) else 0
+
     def problems(self) -> Mapping[str, str]:
         """Return what is wrong with each key that cannot be read, of MOST_SHOWN at most."""
         return dict(islice(self._find_problems(), MOST_SHOWN))
@@ -119,6 +127,8 @@ class PoolKeys:
                 wanted = "true or false" if parse_go_bool(value.strip()) is None else ""
             elif key == "search-order" and value.strip() not in ("", "asc", "desc"):
                 wanted = "asc or desc"
+            elif key == "sticky-seconds" and value.strip() and not _STICKY.fullmatch(value.strip()):
+                wanted = "a number of seconds with up to 8 digits"
             if wanted:
                 yield key, f'Key {key} is invalid: it must be {wanted}, and is "{clean(value, 64)}".'
 

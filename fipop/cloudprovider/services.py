@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,9 +13,9 @@ from fipop.errors import ForbiddenError
 from fipop.ipam.addresses import Address
 from fipop.ipam.machines import read_endpoints, read_node
 from fipop.jsons import Json, JsonView
-from fipop.kube.client import KubeClient, Listing
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import ENDPOINTS, NODES, SERVICES
-from fipop.runtime.list_watch import ListWatch
+from fipop.runtime.informer import Informer
 from fipop.runtime.store import Change, Store
 
 logger = logging.getLogger(__name__)
@@ -39,36 +37,14 @@ class ServiceCache:
     def __init__(self, client: KubeClient, *, random: Random) -> None:
         self.store: Store[Service] = Store(_read_listed, kind="Service")
         self.listeners: list[Listener] = []
-        self._seen_before = 0
-        self._loaded = asyncio.Event()
-        self._source = ListWatch(client, SERVICES, project=_trim, on_list=self._note_list, chance=random)
-
-    @property
-    def last_heard_at(self) -> float | None:
-        """The time of the loop when the watch showed life last; None before the first list."""
-        return self._source.last_heard_at
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether all Services were listed once."""
-        return self._loaded.is_set()
-
-    async def wait_loaded(self) -> None:
-        """Wait until all Services were listed."""
-        await self._loaded.wait()
+        self._random = random
+        self._informer = Informer(client, SERVICES, self.store, self._report, trim=_trim)
+        self.loaded = self._informer.loaded
+        """All Services were listed once."""
 
     async def follow(self) -> None:
         """Keep up with the API server, for ever."""
-        async with aclosing(self._source.changes()) as changes:
-            async for change in changes:
-                if isinstance(change, Listing):
-                    for each in self.store.resync(change, seen_before=self._seen_before):
-                        self._report(each)
-                    self._loaded.set()
-                elif change.type == "DELETED":
-                    self._report(self.store.delete(change.object))
-                else:
-                    self._report(self.store.put(change.object))
+        await self._informer.run(self._random)
 
     async def load(self, client: KubeClient) -> None:
         """List all Services now; what the answer shows is known from then on."""
@@ -93,9 +69,6 @@ class ServiceCache:
         meta = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
         made = await client.replace(SERVICES, {**body, "metadata": meta}, subresource=subresource)
         self._report(self.store.put(made))
-
-    def _note_list(self) -> None:
-        self._seen_before = self.store.highest_version
 
     def _report(self, change: Change[Service] | None) -> None:
         if change is not None:

@@ -29,7 +29,7 @@ class StaleLeases:
 
     async def run(self) -> None:
         """Look and delete for ever."""
-        await self._services.wait_loaded()
+        await self._services.loaded.wait()
         while True:
             try:
                 await self.delete()

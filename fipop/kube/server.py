@@ -88,11 +88,8 @@ class HttpServer:
             response.close()
 
 
-def open_session(configuration: Configuration, trace: aiohttp.TraceConfig) -> aiohttp.ClientSession:
-    """Open a session for a library that sends requests by itself; `trace` hears of each.
-
-    Each request has the credential of its moment.
-    """
+def open_session(configuration: Configuration) -> aiohttp.ClientSession:
+    """Open a session for a library that sends requests by itself. Each has the credential of its moment."""
 
     async def authorize(
         request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
@@ -108,7 +105,6 @@ def open_session(configuration: Configuration, trace: aiohttp.TraceConfig) -> ai
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
         middlewares=(authorize,),
-        trace_configs=[trace],
         trust_env=False,
         proxy=configuration.proxy,
     )

@@ -13,14 +13,12 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from fipop.api import names
-from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watcher, WatchFactory
+from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watch, end_process
 from fipop.guest.clients import GuestClients
 from fipop.guest.helm.chart_store import ChartStore
 from fipop.guest.helm.command import Helm, empty_folder
-from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.metrics import counters
@@ -31,11 +29,10 @@ from fipop.operator.manager import Manager
 from fipop.operator.metrics import ROWS, FleetSnapshot, build_snapshot
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import build_queues
-from fipop.runtime.health import HealthFacts
 from fipop.runtime.http import ProbeServer
+from fipop.runtime.informer import Relister
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
-from fipop.runtime.relist import EventType, Feed, Relister
 from fipop.settings.options import Settings
 from fipop.state.cache import WATCHED, ClusterCache
 from fipop.texts import clean
@@ -70,27 +67,27 @@ class OperatorOptions:
     """The folder for charts and for what a helm needs while it runs, emptied at the start. None: a new one."""
 
 
-def build_operator(
+def build_operator(  # noqa: PLR0913 - the world outside
     options: OperatorOptions,
     *,
     api: ApiFactory,
-    watch: WatchFactory,
+    watch: Watch,
     helm: HelmProcess,
     clock: Clock,
     random: Random,
     guests: GuestFactory,
     set_log_level: Callable[[Settings], None] = lambda _: None,
+    end: Callable[[], None] = end_process,
 ) -> Operator:
     """Build the operator role with all its parts over the world outside; `Operator.run` starts it.
 
     `api` is called for each set of connections to the management cluster, `guests` for each connection to a guest
-    cluster. `watch` builds the watch of the
-    management cluster. All waiting is measured by the event loop's clock. `set_log_level` is told of every change of
-    the options.
+    cluster. `watch` watches the management cluster. All waiting is measured by the event loop's clock. `set_log_level`
+    is told of every change of the options. `end` ends the process at once.
     """
     return Operator(
         options,
-        world=World(api=api, guests=guests, watch=watch, helm=helm, clock=clock, random=random),
+        world=World(api=api, guests=guests, watch=watch, helm=helm, clock=clock, random=random, end=end),
         set_log_level=set_log_level,
     )
 
@@ -101,10 +98,11 @@ class World:
 
     api: ApiFactory
     guests: GuestFactory
-    watch: WatchFactory
+    watch: Watch
     helm: HelmProcess
     clock: Clock
     random: Random
+    end: Callable[[], None]
 
 
 class Operator:
@@ -121,7 +119,6 @@ class Operator:
         self._options = options
         self._world = world
         self._set_log_level = set_log_level
-        self._watcher: Watcher | None = None
         self._ours_since: datetime | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
         build_client = partial(
@@ -137,7 +134,11 @@ class Operator:
             namespace=options.namespace,
             defaults=read_defaults(options.settings_defaults),
         )
-        self._process = Process(client=self._vital_client, read=self._configuration.poll)
+        self._process = Process(
+            client=self._vital_client,
+            read=self._configuration.poll,
+            is_loaded=lambda: self._relister.loaded.is_set(),
+        )
         self._elector = self._build_elector() if options.leader_election else None
         self._http: ProbeServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -155,8 +156,7 @@ class Operator:
         )
         self._cache = ClusterCache()
         self._relister = Relister(
-            [self._cache.feed(resource) for resource in WATCHED],
-            lister=self._client,
+            [self._cache.build_informer(self._client, resource) for resource in WATCHED],
             random=world.random,
             every_seconds=options.resync_seconds,
         )
@@ -182,7 +182,7 @@ class Operator:
         if options.health_port is not None:
             registry = build_registry(counters.REGISTRY, GaugeTable(ROWS, self._snapshot))
             self._http = ProbeServer(
-                self._health, registry, host=options.health_host, port=options.health_port
+                self._process.why_not_ready, registry, host=options.health_host, port=options.health_port
             )
             await self._http.start()
         try:
@@ -229,10 +229,9 @@ class Operator:
 
     async def _watch(self) -> None:
         """Watch after the first lists: they are here long before those of the watch, which may not be served yet."""
-        await self._relister.wait_loaded()
-        callbacks = {resource: partial(_take_event, self._cache.feed(resource)) for resource in WATCHED}
-        self._watcher = self._world.watch(callbacks, self._relister.request)
-        await self._watcher.run()
+        await self._relister.loaded.wait()
+        informers = {each: self._cache.build_informer(self._client, each) for each in WATCHED}
+        await self._world.watch({resource: each.take for resource, each in informers.items()})
 
     async def _lead(self) -> None:
         """Work as the leader, until cancelled; not while kube-fip-operator works, whose objects those are."""
@@ -258,18 +257,15 @@ class Operator:
             identity=self._options.identity,
             random=self._world.random,
             clock=self._world.clock.boottime,
+            end=self._world.end,
             annotations=lambda: {names.ANNOTATION_WAITS: self._manager.describe_waits()},
         )
 
     def _leads_for(self, seconds: float = 0.0) -> bool:
         return self._elector is None or self._elector.leads_for(seconds)
 
-    def _health(self) -> HealthFacts:
-        silences = self._watcher.silences() if self._watcher is not None else {}
-        return self._process.judge(silences=silences, is_loaded=self._relister.loaded)
-
     def _snapshot(self) -> FleetSnapshot:
-        since_read = self._process.reads.since_read
+        since_read = self._process.since_read
         return replace(
             build_snapshot(self._cache, self._manager if self._manager.is_working else None),
             version=self._options.version,
@@ -289,7 +285,3 @@ class Operator:
 
 def _count_helm_run(command: str, success: bool) -> None:
     counters.HELM_RUNS.labels(command, counters.result_label(success)).inc()
-
-
-def _take_event(feed: Feed[Any], event_type: str, obj: JsonView) -> None:
-    feed.take_event(EventType(event_type), obj)

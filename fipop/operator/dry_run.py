@@ -60,8 +60,7 @@ class DryRun:
         for resource in WATCHED:  # reservations first, owners after them, as the operator does
             # kube-fip-operator knows no reservations: before our CRDs are there, none exist.
             if resource != FLOATING_IP_RESERVATIONS or self._has_reservations:
-                listing = await self._client.list(resource)
-                self.cache.feed(resource).take_list(listing, seen_before=0)
+                await self.cache.build_informer(self._client, resource).relist()
         for each in self.cache.clusters.all():
             await self._guests.discover(each.cluster_name)
         for guest_id, addresses in carried.items():

@@ -67,6 +67,10 @@ class AddressReport:
     requested_by: tuple[Ownership, ...] = ()
     """Floating IPs whose spec asks for it, and that do not have it."""
     past_owners: tuple[Ownership, ...] = ()
+    services: tuple[str, ...] = ()
+    """Services in the guest cluster of the owner that use its floating IP, as its status names them."""
+    service_count: int = 0
+    """How many these are; the status names some of them."""
     remark: str = ""
     """What the fields do not say."""
 
@@ -85,16 +89,37 @@ def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     if found.state is AddressState.QUARANTINED and found.owner is not None:
         having.discard((found.owner.namespace, found.owner.name))
     asking = (each for each in snapshot.requests_for(space, address) if each.key not in having)
-    return replace(found, requested_by=tuple(_ownership(snapshot, each) for each in asking))
+    owner = found.owner if found.state in (AddressState.HELD, AddressState.NAMED) else None
+    holder = snapshot.cache.floating_ips.get(owner.namespace, owner.name) if owner is not None else None
+    services = holder.status.services if holder is not None else None
+    return replace(
+        found,
+        requested_by=tuple(_ownership(snapshot, each) for each in asking),
+        services=services.names if services is not None else (),
+        service_count=services.count if services is not None else 0,
+    )
 
 
 def search(snapshot: Snapshot, asked: str) -> tuple[AddressReport, ...]:
-    """Report an address, else every address of the guest clusters that a name stands for, else of a range."""
+    """Report an address, else every address of the guest clusters, of the Service or of the range of a name."""
     address = read_address(asked)
     if address is not None:
         return report_address(snapshot, address)
     namespaces = find_namespaces(snapshot, asked)
-    return report_holdings(snapshot, namespaces) if namespaces else tuple(report_all(snapshot, asked))
+    if namespaces:
+        return report_holdings(snapshot, namespaces)
+    return report_service(snapshot, asked) or tuple(report_all(snapshot, asked))
+
+
+def report_service(snapshot: Snapshot, name: str) -> tuple[AddressReport, ...]:
+    """Report the addresses of the floating IPs that Services `namespace/name` use, in all guest clusters."""
+    found = {
+        (snapshot.space_of(each), address)
+        for each in snapshot.cache.floating_ips.all()
+        if each.status.services is not None and name in each.status.services.names
+        for address in read_addresses(each.status.addresses)
+    }
+    return tuple(classify(snapshot, space, address) for space, address in sorted(found))
 
 
 def report_address(snapshot: Snapshot, address: Address) -> tuple[AddressReport, ...]:
@@ -128,6 +153,12 @@ def report_all(snapshot: Snapshot, range_name: str = "") -> Iterator[AddressRepo
         report = classify(snapshot, use.space, use.address)
         if range_name in ("", report.range):
             yield report
+
+
+def describe_services(found: AddressReport) -> str:
+    """Return the Services that use an address in a cell of a table."""
+    more = found.service_count - len(found.services)
+    return ",".join([*found.services, *([f"{more} more"] if more > 0 else [])])
 
 
 def find_having(snapshot: Snapshot, space: str, address: Address) -> set[OwnerKey]:

@@ -300,6 +300,8 @@ def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
         severity = Severity.CRITICAL if each.state == "Full" else Severity.WARNING
         taken = f"{usage.used + usage.quarantined} of {usage.total} {each.family} addresses"
         message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
+        if not usage.total:
+            message = f"the range assigns no {each.family} address: {each.conflict or 'all are excluded'}"
         yield point(subject, severity, each.state, message, advice)
     if each.reason == "HarvesterNotFound":
         yield point(subject, Severity.WARNING, each.reason, each.message, describe)

@@ -55,11 +55,6 @@ class GuestSummary:
         return all(told) if told else None
 
     @property
-    def addresses(self) -> tuple[str, ...]:
-        """The addresses that its floating IPs have."""
-        return tuple(text for each in self.floating_ips for text in each.floating_ip.status.addresses)
-
-    @property
     def releases(self) -> tuple[ReleaseStatus, ...]:
         """The releases of fipop in it, as the first status that has any shows them."""
         guests = (each.floating_ip.status.guest for each in self.floating_ips)

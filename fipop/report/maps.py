@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv4Network
 from itertools import islice
 
 from fipop.ipam.addresses import Address, Family, format_address
@@ -48,64 +49,60 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A CIDR in which the range has addresses, with how many are what; `total` are those that can be given out."""
+    """A CIDR in which the range has addresses; `total` are those that the range can assign."""
 
     cidr: str
     total: int
     held: int
     quarantined: int
-    free: int
     conflicts: int
-    percent: float
+    cells: tuple[Cell, ...] = ()
+    """Its addresses one by one; empty if it is not opened."""
+    is_closed: bool = False
+    """Whether the range is draining."""
+
+    @property
+    def free(self) -> int:
+        """How many addresses the range can assign now."""
+        return 0 if self.is_closed else max(0, self.total - self.held - self.quarantined)
+
+    @property
+    def percent(self) -> float:
+        """How full it is."""
+        return round(100 * (self.held + self.quarantined) / self.total, 1) if self.total else 0.0
 
     @property
     def level(self) -> int:
-        """How full it is in tenths, 0 to 10: more than nothing is at least 1, and only what is full is 10."""
+        """How full it is in tenths: more than nothing is at least 1, and only what is full is 10."""
         if self.percent >= 100:
             return 10
         return min(9, max(1, round(self.percent / 10))) if self.percent else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenBlock:
-    """A block shown address by address."""
-
-    block: Block
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeMap:
-    """The map of a range.
+    """The IPv4 addresses of a range, or of one block of it, as at most CELLS blocks."""
 
-    `blocks` are those of IPv4 at this depth, inside `inside` ("" for the whole range), never more than CELLS; `opened`
-    those that are shown address by address.
-    """
-
-    range: str
     inside: str
+    """The block; "" for the whole range."""
     blocks: tuple[Block, ...]
-    opened: tuple[OpenBlock, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the addresses are shown one by one."""
+        return any(each.cells for each in self.blocks)
 
 
 def draw_map(snapshot: Snapshot, range_name: str, cidr: str = "") -> RangeMap:
     """Draw the map of a range that can be read, or of one block of it.
 
-    RangeUnknownError; ValueError for what is no block of a map.
+    Raises RangeUnknownError, and ValueError if `cidr` is no block of a map.
     """
-    board = _Board(snapshot, range_name)
-    span = _parse_cidr(cidr) if cidr else None
-    size = _SIZES[0] if span is not None and span.size <= _SIZES[0] else board.size_for(span)
-    found = list(board.blocks(size, span))
-    is_open = size == _SIZES[0] and len(found) <= _OPEN_AT_ONCE
-    return RangeMap(
-        range=range_name,
-        inside=cidr,
-        blocks=tuple(block for _, block in found),
-        opened=tuple(OpenBlock(block=block, cells=board.cells(span)) for span, block in found)
-        if is_open
-        else (),
-    )
+    board, span = _Board(snapshot, range_name), _parse_cidr(cidr) if cidr else None
+    size = board.size_for(span)
+    numbers = list(board.numbers(size, span))
+    is_open = size == _SIZES[0] and len(numbers) <= _OPEN_AT_ONCE
+    return RangeMap(inside=cidr, blocks=tuple(board.blocks(size, numbers, is_open=is_open)))
 
 
 class _Board:
@@ -138,77 +135,53 @@ class _Board:
                 yield number
                 last = number
 
-    def blocks(self, size: int, span: Interval | None) -> Iterator[tuple[Interval, Block]]:
-        """Yield the blocks of a size, in their order."""
-        tallies = self._tally(size)
-        for number in self.numbers(size, span):
-            here = Interval(number * size, number * size + size - 1)
-            yield here, self._block(here, tallies.get(number, Counter()))
-
-    def cells(self, span: Interval) -> tuple[Cell, ...]:
-        """Give the addresses of a small block."""
-        return tuple(self._cell(Address(Family.IPV4, value)) for value in range(span.first, span.last + 1))
-
-    def is_assigned(self, address: Address) -> bool:
-        """Return whether the range assigns an address, in use or not."""
-        return address in self._assigned
-
-    def _tally(self, size: int) -> Mapping[int, Counter[CellState]]:
-        tallies: dict[int, Counter[CellState]] = {}
-        for use in self._snapshot.cache.ledger.uses():
-            is_here = (use.space, use.range) == (self._range.space, self._name) and self.is_assigned(
-                use.address
+    def blocks(self, size: int, numbers: Iterable[int], *, is_open: bool) -> Iterator[Block]:
+        """Yield the blocks of a size with these numbers."""
+        held, quarantined = self._count(size)
+        for number in numbers:
+            first = number * size
+            here = IntervalSet((Interval(first, first + size - 1),))
+            total = (self._assigned.of(Family.IPV4) & here).count
+            yield Block(
+                cidr=f"{format_address(Address(Family.IPV4, first))}/{33 - size.bit_length()}",
+                total=total,
+                held=held[number],
+                quarantined=quarantined[number],
+                conflicts=(self._range.pool.addresses.of(Family.IPV4) & here).count - total,
+                cells=tuple(self._cell(Address(Family.IPV4, first + one)) for one in range(size))
+                if is_open
+                else (),
+                is_closed=self._range.draining,
             )
-            if is_here and use.address.family is Family.IPV4:
-                state = CellState.HELD if use.is_held else CellState.QUARANTINED
-                tallies.setdefault(use.address.value // size, Counter())[state] += 1
-        return tallies
 
-    def _block(self, span: Interval, tally: Mapping[CellState, int]) -> Block:
-        here = IntervalSet((span,))
-        total = (self._assigned.of(Family.IPV4) & here).count
-        conflicts = (self._range.pool.addresses.of(Family.IPV4) & here).count - total
-        held, quarantined = tally.get(CellState.HELD, 0), tally.get(CellState.QUARANTINED, 0)
-        length = 32 - (span.size - 1).bit_length()
-        taken = held + quarantined
-        return Block(
-            cidr=f"{format_address(Address(Family.IPV4, span.first))}/{length}",
-            total=total,
-            held=held,
-            quarantined=quarantined,
-            free=0 if self._range.draining else max(0, total - taken),
-            conflicts=conflicts,
-            percent=round(100 * taken / total, 1) if total else 0.0,
-        )
+    def _count(self, size: int) -> tuple[Counter[int], Counter[int]]:
+        """Count by block what is held and what is in quarantine."""
+        counts: tuple[Counter[int], Counter[int]] = Counter(), Counter()
+        for use in self._snapshot.cache.ledger.uses():
+            is_here = (use.space, use.range) == (self._range.space, self._name)
+            if is_here and use.address.family is Family.IPV4 and use.address in self._assigned:
+                counts[not use.is_held][use.address.value // size] += 1
+        return counts
 
     def _cell(self, address: Address) -> Cell:
         found = classify(self._snapshot, self._range.space, address)
-        owner = "" if found.owner is None else f"{found.owner.namespace}/{found.owner.name}".strip("/")
+        is_own, is_assigned = found.range == self._name, address in self._assigned
         if len(find_having(self._snapshot, self._range.space, address)) > 1:
             state = CellState.CONFLICT
-        elif found.owner is not None and found.range == self._name:
-            state = CellState.HELD if self.is_assigned(address) else CellState.OUT_OF_RANGE
-            if found.state in (AddressState.QUARANTINED, AddressState.REPORTED):
-                state = CellState(found.state.value)
-        elif found.state is AddressState.FREE and found.range == self._name:
-            state = CellState.FREE
-        elif address in self._range.pool and (found.owner or not self.is_assigned(address)):
+        elif is_own and found.state in (AddressState.QUARANTINED, AddressState.REPORTED, AddressState.FREE):
+            state = CellState(found.state.value)
+        elif is_own and found.owner is not None:
+            state = CellState.HELD if is_assigned else CellState.OUT_OF_RANGE
+        elif address in self._range.pool and (found.owner or not is_assigned):
             state = CellState.CONFLICT
         else:
             state = CellState.EXCLUDED if address in self._range.pool.written else CellState.OUTSIDE
-        return Cell(address=found.address, state=state, owner=owner)
+        return Cell(address=found.address, state=state, owner=str(found.owner or ""))
 
 
 def _parse_cidr(text: str) -> Interval:
-    """Read a block of a map, as its links have it."""
-    first, _, length = text.partition("/")
-    parts = first.split(".")
-    if len(parts) != 4 or not all(part.isdecimal() and len(part) <= 3 for part in (*parts, length)):
+    """Read a block of a map, as its links have it. Raises ValueError."""
+    network = IPv4Network(text)
+    if network.num_addresses not in _SIZES:
         raise ValueError("no block of a map")
-    value = 0
-    for part in parts:
-        value = value << 8 | int(part)
-    bits = 32 - int(length)
-    if bits not in (8, 16, 24) or value >> 32 or value % (1 << bits):
-        raise ValueError("no block of a map")
-    return Interval(value, value + (1 << bits) - 1)
+    return Interval(int(network[0]), int(network[-1]))

@@ -33,11 +33,9 @@ class StatusReport:
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """What is not as it should be, the worst first."""
-        order = {each: number for number, each in enumerate(Severity)}
-        found = [each for each in self.findings if each.severity is not Severity.OK]
-        found.sort(key=lambda each: (order[each.severity], each.subject.kind, each.subject.name))
-        return tuple(found)
+        """What is not as it should be, the worst first, and of these what concerns the whole installation."""
+        found = (each for each in self.findings if each.severity is not Severity.OK)
+        return tuple(sorted(found, key=lambda each: list(Severity).index(each.severity)))
 
     @property
     def healthy(self) -> bool | None:

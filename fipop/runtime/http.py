@@ -6,14 +6,13 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from fipop.errors import StartError
-from fipop.runtime.health import HealthFacts, Verdict, judge_liveness, judge_readiness
 from fipop.texts import sentence
 
 POLL_SECONDS = 0.5
@@ -25,13 +24,18 @@ logger = logging.getLogger(__name__)
 class ProbeServer:
     """Serves /livez, /healthz (the same), /readyz and /metrics. `host` None: every interface, IPv4 and IPv6.
 
-    A probe is answered with a JSON body: 200 or 503. `facts` is called for each.
+    A process is live as long as it answers. `why_not_ready` returns what keeps it from being ready, by a name.
     """
 
     def __init__(
-        self, facts: Callable[[], HealthFacts], registry: CollectorRegistry, *, host: str | None, port: int
+        self,
+        why_not_ready: Callable[[], Mapping[str, str]],
+        registry: CollectorRegistry,
+        *,
+        host: str | None,
+        port: int,
     ) -> None:
-        self._facts = facts
+        self._why_not_ready = why_not_ready
         self._host = host
         self._port = port
         self._second: web.TCPSite | None = None
@@ -98,19 +102,15 @@ class ProbeServer:
         logger.info("Serving metrics", extra={"port": port})
 
     async def _live(self, _: web.Request) -> web.Response:
-        return _render(judge_liveness(self._facts()))
+        return _render({})
 
     async def _ready(self, _: web.Request) -> web.Response:
-        return _render(judge_readiness(self._facts()))
+        return _render(self._why_not_ready())
 
 
-def _render(verdict: Verdict) -> web.Response:
-    body = {
-        "ok": verdict.ok,
-        "checks": {check.name: {"ok": check.ok, "detail": check.detail} for check in verdict.checks},
-    }
-    text = json.dumps(body, indent=2) + "\n"
-    return web.Response(status=200 if verdict.ok else 503, text=text, content_type="application/json")
+def _render(problems: Mapping[str, str]) -> web.Response:
+    text = json.dumps({"ok": not problems, "problems": dict(problems)}, indent=2) + "\n"
+    return web.Response(status=503 if problems else 200, text=text, content_type="application/json")
 
 
 def _describe(error: OSError) -> str:

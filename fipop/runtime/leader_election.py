@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from fipop.boundary import boottime
+from fipop.boundary import boottime, end_process
 from fipop.deadlines import (
     LEASE_DURATION_SECONDS,
     LEASE_RENEW_DEADLINE_SECONDS,
@@ -34,8 +33,8 @@ from fipop.kube.resources import LEASES
 
 LONGEST_DURATION_SECONDS = 600
 """A Lease that promises more is wrong: no other replica could take over."""
-STOP_GRACE_SECONDS = 1.0
-"""What work gets to stop if the Lease is another replica's already: it looks before each write."""
+STOP_GRACE_SECONDS = 5.0
+"""What work gets to stop if the Lease is another replica's already: it looks before each write, helm ends in 3 s."""
 RELEASE_SECONDS = 2.0
 
 logger = logging.getLogger(__name__)
@@ -64,8 +63,8 @@ class LeaderElector:
     """Holds a Lease for this process.
 
     `identity` must be this process's alone: a restarted container is another one. `client` has connections that no
-    other work takes. Each write over a Lease that exists sets `annotations`, too. `end_process` is called if the work
-    does not stop before another replica can lead.
+    other work takes. Each write over a Lease that exists sets `annotations`, too. `end` is called if the work does not
+    stop before another replica can lead.
     """
 
     def __init__(  # noqa: PLR0913 - the Lease, and what is outside of the process
@@ -79,7 +78,7 @@ class LeaderElector:
         times: LeaseTimes | None = None,
         clock: Callable[[], float] = boottime,
         annotations: Callable[[], Mapping[str, str]] = dict,
-        end_process: Callable[[], None] = lambda: os._exit(1),
+        end: Callable[[], None] = end_process,
     ) -> None:
         self.place = f"Lease {namespace}/{name}"
         self.holder = ""
@@ -90,7 +89,7 @@ class LeaderElector:
         self._times = times or LeaseTimes()
         self._clock = clock
         self._annotations = annotations
-        self._end_process = end_process
+        self._end = end
         self._held_since = -math.inf
         self._lease: Json | None = None
         self._version: object = None
@@ -163,7 +162,7 @@ class LeaderElector:
 
     def _give_up(self) -> None:
         logger.critical("The work of the leader did not stop: the process ends at once")
-        self._end_process()
+        self._end()
 
     async def _try(self) -> bool:
         """Take or renew the Lease; return whether this replica leads. The log says once why that fails."""

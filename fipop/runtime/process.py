@@ -1,44 +1,60 @@
-"""The life that every role of fipop has: a start that waits for the API server, its health, an ordered end."""
+"""The life that every role of fipop has: a start that waits for the API server, its health, an ordered end.
+
+A role is live as long as it answers: what it cannot survive ends its process. It is ready if it knows all objects, and
+read one of the API server within the last 30 s.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from fipop.boundary import loop_time
 from fipop.errors import FipopError, UnavailableError
 from fipop.kube.client import KubeClient
-from fipop.runtime.health import HealthFacts, ReadRecord
 
 logger = logging.getLogger(__name__)
 
 START_RETRY_SECONDS = 2.0
 HEALTH_READ_SECONDS = 5.0
 """Between two reads of an object."""
+ANSWER_LIMIT_SECONDS = 30.0
 AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
 """How requests fail where an API server has a certificate of an authority that is new to us."""
 
 
 class Process:
-    """How a role starts and ends, and the facts of its health.
+    """How a role starts and ends, and whether it is ready.
 
-    `read` reads an object of the API server, be it there or not; it raises what the client raises.
-    Its steps and parts raise what only a new process can go on from: RestoredStoreError and StartError.
+    `read` reads an object of the API server, be it there or not; it raises what the client raises. `is_loaded` returns
+    whether all objects were listed. Steps and parts raise what only a new process can go on from: RestoredStoreError
+    and StartError.
     """
 
     def __init__(
-        self,
-        *,
-        client: KubeClient,
-        read: Callable[[], Awaitable[object]],
-        clock: Callable[[], float] = loop_time,
+        self, *, client: KubeClient, read: Callable[[], Awaitable[object]], is_loaded: Callable[[], bool]
     ) -> None:
         self._client = client
         self._read = read
-        self.reads = ReadRecord(clock=clock)
+        self._is_loaded = is_loaded
         self._not_ready: dict[str, str] = {"start": "has not finished"}
+        self._read_at: float | None = None
+
+    @property
+    def since_read(self) -> float | None:
+        """Seconds since an object was read; None before the first."""
+        return None if self._read_at is None else loop_time() - self._read_at
+
+    def why_not_ready(self) -> dict[str, str]:
+        """Return what keeps this replica from being ready, by a name, {} if nothing does."""
+        found, since = dict(self._not_ready), self.since_read
+        if since is None or since > ANSWER_LIMIT_SECONDS:
+            found["api-server"] = "no object was read" + ("" if since is None else f" for {since:.0f} s")
+        if not self._is_loaded():
+            found["objects"] = "not loaded yet"
+        return found
 
     async def take_step(self, step: Callable[[], Awaitable[None]], name: str) -> None:
         """Repeat a step of the start until it succeeds; the log and readiness say why it does not."""
@@ -72,20 +88,6 @@ class Process:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def judge(self, *, silences: Mapping[str, float], is_loaded: bool) -> HealthFacts:
-        """Return the facts that the probes decide by.
-
-        `silences` has the seconds for which each watch has shown no life. `is_loaded`: this replica knows the whole
-        ledger.
-        """
-        return HealthFacts(
-            silences=silences,
-            since_read=self.reads.since_read,
-            reading_for=self.reads.reading_for,
-            ledger_loaded=is_loaded,
-            not_ready=dict(self._not_ready),
-        )
-
     async def _read_for_health(self) -> None:
         """Read an object again and again: an API server whose store hangs still answers what needs no object.
 
@@ -99,7 +101,7 @@ class Process:
                 logger.debug("Could not read any object", extra={"error": str(error)})
                 self._check_authority(error)
             else:
-                self.reads.record()
+                self._read_at = loop_time()
             await asyncio.sleep(HEALTH_READ_SECONDS)
 
     def _check_authority(self, error: FipopError) -> None:

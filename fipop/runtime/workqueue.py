@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import heapq
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from random import Random
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from fipop.backoff import Backoff
 from fipop.errors import FipopError, UnavailableError
@@ -23,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Priority(IntEnum):
-    """What goes first when more is due than may run."""
+    """What goes first when more is due than may run: guest clusters share the requests of one Rancher."""
 
     URGENT = 0
     NORMAL = 1
@@ -47,18 +43,9 @@ class Run(Generic[K]):
     worked_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
+class _Timer(NamedTuple):
     priority: Priority
-    sequence: int
-    since: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Delayed:
-    priority: Priority
-    due: float
-    timer: asyncio.TimerHandle
+    handle: asyncio.TimerHandle
 
 
 @dataclass(slots=True)
@@ -85,32 +72,24 @@ class WorkQueue(Generic[K]):
         name: str,
         random: Random,
         backoff: Backoff | None = None,
-        observe: Callable[[Run[K]], None] | None = None,
+        observe: Callable[[Run[K]], None] = lambda _run: None,
     ) -> None:
         self.name = name
         self._random = random
         self._backoff = backoff or Backoff(first_seconds=0.5, limit_seconds=300.0)
         self._observe = observe
-        self._ready: dict[K, _Ready] = {}
-        self._urgency: Counter[Priority] = Counter()
-        self._heap: list[tuple[Priority, int, K]] = []
-        self._delayed: dict[K, _Delayed] = {}
-        self._active: dict[K, asyncio.Task[RetryAfter | None]] = {}
-        self._again: dict[K, tuple[float, Priority]] = {}
+        self._due: dict[Priority, dict[K, float]] = {each: {} for each in Priority}
+        """Since when keys are due, the first one first; one that is being worked on is due again."""
+        self._timers: dict[K, _Timer] = {}
+        self._active: set[K] = set()
         self._troubles: dict[K, _Trouble] = {}
-        self._sequence = 0
-        self._handle: Handler[K] | None = None
-        self._context = contextvars.Context()
+        self._wake = asyncio.Event()
         self._concurrency = 0
 
     @property
     def depth(self) -> int:
         """How many keys are due and wait for their turn."""
-        return len(self._ready)
-
-    def waiting(self, priority: Priority) -> int:
-        """How many keys that are due are at least so urgent."""
-        return sum(self._urgency[each] for each in Priority if each <= priority)
+        return sum(map(len, self._due.values()))
 
     @property
     def active(self) -> int:
@@ -122,115 +101,90 @@ class WorkQueue(Generic[K]):
 
         A key that is being worked on is looked at again afterwards.
         """
-        self._schedule(key, asyncio.get_running_loop().time() + max(0.0, delay_seconds), priority)
-        self._dispatch()
+        loop = asyncio.get_running_loop()
+        level = next((each for each in Priority if key in self._due[each]), None)
+        if level is not None:
+            if priority < level:
+                self._due[priority][key] = self._due[level].pop(key)
+            return
+        due = loop.time() + max(0.0, delay_seconds)
+        if timer := self._timers.pop(key, None):
+            timer.handle.cancel()
+            due, priority = min(due, timer.handle.when()), min(priority, timer.priority)
+        if due <= loop.time():
+            self._push(key, priority, due)
+        else:
+            self._timers[key] = _Timer(priority, loop.call_at(due, self._end_delay, key))
 
     def drop_rerun(self, key: K) -> None:
         """Have the run under way answer for what was added until now; its handler looks at all that is known, now."""
-        again = self._again.get(key)
-        if again is not None and again[0] <= asyncio.get_running_loop().time():
-            del self._again[key]
+        for level in self._due.values():
+            level.pop(key, None)
 
     async def run(self, handle: Handler[K], *, concurrency: int) -> None:
         """Work until cancelled.
 
         `handle` returns None (done) or RetryAfter. A FipopError or any other exception backs the key off.
         """
-        self._handle, self._concurrency = handle, concurrency
-        # Handlers start in the context of this task: an add comes from anywhere.
-        self._context = contextvars.copy_context()
-        try:
-            self._dispatch()
-            await asyncio.Event().wait()
-        finally:
-            self._handle = None
-            await self._cancel_active()
+        self._concurrency = concurrency
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._wake.clear()
+                while (found := self._find_next()) is not None:
+                    key, priority = found
+                    self._active.add(key)
+                    group.create_task(self._work(handle, key, priority, self._due[priority].pop(key)))
+                await self._wake.wait()
 
     def resize(self, concurrency: int) -> None:
         """Work on another number of keys at once from now on."""
         self._concurrency = concurrency
-        self._dispatch()
+        self._wake.set()
 
-    def _schedule(self, key: K, due: float, priority: Priority) -> None:
-        if key in self._active:
-            known_due, known_priority = self._again.get(key, (due, priority))
-            self._again[key] = min(due, known_due), min(priority, known_priority)
-            return
-        delayed = self._delayed.get(key)
-        if delayed is not None:
-            due, priority = min(due, delayed.due), min(priority, delayed.priority)
-            delayed.timer.cancel()
-            del self._delayed[key]
-        loop = asyncio.get_running_loop()
-        ready = self._ready.get(key)
-        if ready is not None:
-            if priority < ready.priority:
-                self._push(key, priority, ready.since)
-        elif due <= loop.time():
-            self._push(key, priority, due)
-        else:
-            timer = loop.call_at(due, self._on_due, key)
-            self._delayed[key] = _Delayed(priority, due, timer)
-
-    def _on_due(self, key: K) -> None:
-        delayed = self._delayed.pop(key)
-        self._push(key, delayed.priority, delayed.due)
-        self._dispatch()
+    def _find_next(self) -> tuple[K, Priority] | None:
+        if len(self._active) >= self._concurrency:
+            return None
+        keys = ((key, level) for level, due in self._due.items() for key in due if key not in self._active)
+        return next(keys, None)
 
     def _push(self, key: K, priority: Priority, since: float) -> None:
-        self._sequence += 1
-        if key in self._ready:
-            self._urgency[self._ready[key].priority] -= 1
-        self._urgency[priority] += 1
-        self._ready[key] = _Ready(priority, self._sequence, since)
-        heapq.heappush(self._heap, (priority, self._sequence, key))
+        self._due[priority][key] = since
+        self._wake.set()
 
-    def _dispatch(self) -> None:
-        """Start as much as may run now."""
-        while self._ready and self._handle is not None and len(self._active) < self._concurrency:
-            _, sequence, key = heapq.heappop(self._heap)
-            ready = self._ready.get(key)
-            if ready is None or ready.sequence != sequence:
-                continue  # its priority was raised: another entry of the heap stands for it
-            del self._ready[key]
-            self._urgency[ready.priority] -= 1
-            self._start(key, self._handle, ready)
-        if not self._ready:
-            self._heap.clear()
+    def _end_delay(self, key: K) -> None:
+        timer = self._timers.pop(key)
+        self._push(key, timer.priority, timer.handle.when())
 
-    def _start(self, key: K, handle: Handler[K], ready: _Ready) -> None:
+    async def _work(self, handle: Handler[K], key: K, priority: Priority, since: float) -> None:
+        failure: BaseException | None = None
         loop = asyncio.get_running_loop()
-        task = loop.create_task(handle(key), context=self._context.copy())
-        self._active[key] = task
-        # A callback and not a try in the task: a task that is cancelled before its first step runs nothing.
-        task.add_done_callback(partial(self._finish, key, ready, loop.time()))
-
-    def _finish(self, key: K, ready: _Ready, started: float, task: asyncio.Task[RetryAfter | None]) -> None:
-        del self._active[key]
-        if task.cancelled() and self._handle is None:
-            return  # the queue ends
-        now = asyncio.get_running_loop().time()
-        # Not cancelled by us: something inside was, which is a failure.
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        delay_seconds = self._fail(key, error) if error is not None else self._succeed(key, task.result())
-        if delay_seconds is not None:
+        began = loop.time()
+        try:
+            answer = await handle(key)
+            delay = self._succeed(key, answer)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the queue ends
+            delay = self._fail(key, failure := error)  # something inside was cancelled
+        except Exception as error:  # noqa: BLE001 - the outermost loop
+            delay = self._fail(key, failure := error)
+        finally:
+            self._active.discard(key)
+            self._wake.set()
+        if delay is not None:
             # What was urgent was its first run: it comes back behind those that have not had theirs.
-            self._schedule(key, now + delay_seconds, max(ready.priority, Priority.NORMAL))
-        if key in self._again:
-            self._schedule(key, *self._again.pop(key))
-        if self._observe is not None:
-            waited = max(0.0, started - ready.since)
-            run = Run(key=key, success=error is None, waited_seconds=waited, worked_seconds=now - started)
-            self._observe(run)
-        self._dispatch()
+            self.add(key, delay_seconds=delay, priority=max(priority, Priority.NORMAL))
+        waited, worked = max(0.0, began - since), loop.time() - began
+        self._observe(Run(key=key, success=failure is None, waited_seconds=waited, worked_seconds=worked))
 
-    def _succeed(self, key: K, result: RetryAfter | None) -> float | None:
+    def _succeed(self, key: K, answer: RetryAfter | None) -> float | None:
         """Return after how many seconds the key is run again; None: not automatically."""
         trouble = self._troubles.pop(key, None)
         if trouble is not None:
             fields = {"queue": self.name, "key": str(key), "failures": trouble.failures}
             logger.info("Reconciliation succeeded again", extra=fields)
-        return None if result is None else result.seconds
+        return None if answer is None else answer.seconds
 
     def _fail(self, key: K, error: BaseException) -> float:
         """Log a failure; return after how many seconds the key is run again."""
@@ -239,29 +193,15 @@ class WorkQueue(Generic[K]):
         delay_seconds = self._backoff.delay_seconds(trouble.failures, self._random)
         if isinstance(error, UnavailableError):
             delay_seconds = max(delay_seconds, error.retry_after)
-        fields = {
-            "queue": self.name,
-            "key": str(key),
-            "failures": trouble.failures,
-            "retry_seconds": delay_seconds,
-        }
         is_known = isinstance(error, FipopError)
         text = str(error) if is_known else repr(error)
+        fields = {"queue": self.name, "key": str(key), "failures": trouble.failures, "error": text}
         # One line, or one traceback, tells it all: the same one at every retry would bury the rest.
-        level = logging.WARNING if is_known else logging.ERROR
-        if text == trouble.logged:
-            level = logging.DEBUG
-        trouble.logged = text
+        is_new, trouble.logged = text != trouble.logged, text
         logger.log(
-            level,
+            (logging.WARNING if is_known else logging.ERROR) if is_new else logging.DEBUG,
             "Reconciliation failed, retrying" if is_known else "Reconciliation crashed, retrying",
-            extra={**fields, "error": text},
+            extra={**fields, "retry_seconds": delay_seconds},
             exc_info=None if is_known else error,
         )
         return delay_seconds
-
-    async def _cancel_active(self) -> None:
-        while self._active:
-            for task in self._active.values():
-                task.cancel()
-            await asyncio.wait(self._active.values())

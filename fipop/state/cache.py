@@ -21,6 +21,7 @@ from fipop.api.objects import (
 from fipop.boundary import loop_time
 from fipop.ipam.addresses import FamilyPolicy
 from fipop.jsons import JsonView
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -38,7 +39,7 @@ from fipop.rancher.objects import (
     parse_namespace,
     parse_provisioning_cluster,
 )
-from fipop.runtime.relist import Feed
+from fipop.runtime.informer import Informer
 from fipop.runtime.store import Change, Projection, Store
 from fipop.state.claims import named_addresses
 from fipop.state.ledger import BY_NAMED, BY_OWNER, BY_OWNER_NAMESPACE, Ledger
@@ -160,13 +161,9 @@ class ClusterCache:
         """Return the reservations that name a floating IP as their owner, held and in quarantine, by name."""
         return self.reservations.by_index(BY_OWNER, owner)
 
-    def feed(self, resource: Resource) -> Feed[Any]:
+    def build_informer(self, client: KubeClient, resource: Resource) -> Informer[Any]:
         """Return the way by which events and lists of a kind come in."""
-        return Feed(
-            resource=resource,
-            store=self.store_of(resource),
-            on_change=lambda change, _source: self._take(resource, change),
-        )
+        return Informer(client, resource, self.store_of(resource), partial(self._take, resource))
 
     def take_reservation(self, answer: JsonView) -> FloatingIPReservation:
         """Take in the answer of our own read or write of a reservation, and give it as it was answered."""

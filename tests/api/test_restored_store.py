@@ -14,8 +14,6 @@ import pytest_asyncio
 
 from localfleet.etcd import Etcd
 from localfleet.fleet import LocalFleet
-from localfleet.installation import OperatorProcess
-from localfleet.processes import Process
 from localfleet.rancher_plan import Guest
 from localfleet.stack import (
     RANGES,
@@ -60,25 +58,6 @@ class When(Enum):
     RUNNING = "running"
     BUMPED = "running, revisions go on"
     """As with `etcdutl snapshot restore --bump-revision`: no list is ever older than one that was seen."""
-
-
-@asynccontextmanager
-async def kept_running(operator: OperatorProcess) -> AsyncIterator[list[int]]:
-    """Do the kubelet's part: start the operator again when it ends; the exit codes."""
-    ended: list[int] = []
-
-    async def keep(process: Process) -> None:
-        while True:
-            ended.append(await process.wait())
-            await process.start()
-
-    keeping = asyncio.create_task(keep(operator.process))
-    try:
-        yield ended
-    finally:
-        keeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeping
 
 
 async def bump_revision(etcd: Etcd, by: int) -> None:
@@ -265,9 +244,6 @@ async def set_back(fleet: LocalFleet, when: When, snapshot: Path) -> None:
         if when is When.STOPPED:
             await operator.stop()
         async with contextlib.AsyncExitStack() as exits:
-            ended: list[int] = []
-            if when is not When.STOPPED:
-                ended = await exits.enter_async_context(kept_running(operator))
             await plane.stop_api()
             await plane.etcd.restore(snapshot)
             recorder = await exits.enter_async_context(there.recorded())
@@ -278,8 +254,7 @@ async def set_back(fleet: LocalFleet, when: When, snapshot: Path) -> None:
                 await operator.start()
             await ask_for_everything(stack)
             await nothing_is_given_out_twice(there, recorder)
-            assert set(ended) <= {1}
-            assert bool(ended) is (when is not When.STOPPED), "a restored store ends the process"
+            assert bool(operator.ended) is (when is not When.STOPPED), "a restored store ends the process"
 
 
 async def ask_for_everything(stack: Stack) -> None:

@@ -20,7 +20,7 @@ from localfleet.faultproxy import FaultProxy, Schedule
 from localfleet.fleet import LocalFleet
 from localfleet.helm import Helm
 from localfleet.installation import (
-    LOST_LEASE,
+    ENDED,
     NAMESPACE,
     RELEASE,
     Installation,
@@ -92,7 +92,7 @@ class Operator:
             if code == -signal.SIGKILL:
                 self.killed += 1
             else:
-                if code == LOST_LEASE and has_lost_lease(self.process.process.log):
+                if code == ENDED and has_lost_lease(self.process.process.log):
                     self.lost += 1
                 else:
                     self.ended.append(code)

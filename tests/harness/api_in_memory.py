@@ -202,7 +202,9 @@ class Watched:
     for ever: only a list shows what happened.
     """
 
-    def __init__(self, server: ApiInMemory, callbacks: Mapping[Any, Callable[[str, Any], None]]) -> None:
+    def __init__(
+        self, server: ApiInMemory, callbacks: Mapping[Any, Callable[[str | None, Any], None]]
+    ) -> None:
         self._server = server
         self._callbacks = {(each.plural, each.namespaced): take for each, take in callbacks.items()}
         self.is_mute = False
@@ -221,10 +223,6 @@ class Watched:
             await asyncio.get_running_loop().create_future()
         finally:
             self._server.listeners.remove(self._hear)
-
-    def silences(self) -> dict[str, float]:
-        """It always shows signs of life."""
-        return {}
 
     def _hear(self, commit: Commit) -> None:
         plural = commit.key[0]

@@ -250,11 +250,9 @@ class Fleet:
         return running
 
     def _begin_process(self, running: Running) -> None:
-        def watch(
-            callbacks: Mapping[Any, Callable[[str, Any], None]], _on_gap: Callable[[], None]
-        ) -> Watched:
+        async def watch(callbacks: Mapping[Any, Callable[[str | None, Any], None]]) -> None:
             running.watch = Watched(self.memory, callbacks)
-            return running.watch
+            await running.watch.run()
 
         running.operator = build_operator(
             OperatorOptions(identity=running.name, version="0", health_port=None, **running.options),
@@ -264,6 +262,7 @@ class Fleet:
             helm=self.helm,
             clock=VirtualClock(),
             random=Random(self.chance.random()),
+            end=lambda: self._crashes.append(f"{running.name} was ended at once"),
         )
         running.task = asyncio.create_task(running.operator.run())
         running.began_at = asyncio.get_running_loop().time()

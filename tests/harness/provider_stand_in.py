@@ -1,7 +1,7 @@
 """Our cloud provider in a guest cluster, as far as the operator can tell it from the real one: a SIMULATION."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from fipop.api.names import GROUP
@@ -16,16 +16,20 @@ ADDRESSES = "kube-vip.io/loadbalancerIPs"
 class ProviderStandIn:
     """Assigns the addresses of key `cidr-<namespace>`, else `cidr-global`, to Services, and says which of them wait."""
 
-    def __init__(self, guest: Guest) -> None:
+    def __init__(self, guest: Guest, *, lags: Callable[[], bool] = lambda: False) -> None:
         self.guest = guest
+        self._lags = lags
+        self._data: dict[str, str] = {}
 
     async def run(self, seconds: float = 0.5) -> None:
-        """Serve for ever."""
+        """Serve for ever; while it `lags`, what it knows of the ConfigMap is old."""
         version = -1
         while True:
+            is_late = self._lags()
             if version != self.guest.version:
+                version = self.guest.version if not is_late else -1
+                self._data = self._data if is_late else self.guest.config_map
                 self.serve()
-                version = self.guest.version
             await asyncio.sleep(seconds)
 
     def serve(self) -> None:
@@ -50,7 +54,7 @@ class ProviderStandIn:
                 self.guest.put(key, {**service, "status": {"conditions": [told]}})
 
     def _choose(self, namespace: str, spec: Json, used: set[str]) -> list[str]:
-        data = self.guest.config_map
+        data = self._data
         text = data.get(f"cidr-{namespace}") or data.get("cidr-global") or ""
         free = [each for part in text.split(",") if (each := part.partition("/")[0]) and each not in used]
         families = list(spec.get("ipFamilies") or ["IPv4"])

@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -127,6 +128,8 @@ class ServiceCluster:
     memory: ApiInMemory = field(default_factory=ApiInMemory, init=False)
     providers: list[Running] = field(default_factory=list, init=False)
     judge: Judge = field(init=False)
+    ended: list[str] = field(default_factory=list, init=False)
+    """The providers that ended themselves at once."""
 
     def __post_init__(self) -> None:
         self.judge = Judge(shares=self._shares)
@@ -188,6 +191,7 @@ class ServiceCluster:
             api=lambda: link,
             clock=SlowClock(clock_speed) if clock_speed != 1.0 else VirtualClock(),
             random=Random(self.chance.random()),
+            end=partial(self.ended.append, f"{name} was ended at once"),
         )
         running = Running(name, link, gate, asyncio.create_task(provider.run()), {**wanted, **options})
         self.providers.append(running)
@@ -319,8 +323,8 @@ class ServiceCluster:
 
     @property
     def problems(self) -> list[str]:
-        """Which addresses a provider assigned to two that may not share them, so far."""
-        return self.judge.violations
+        """Which addresses a provider assigned to two that may not share them so far, and which ended at once."""
+        return [*self.judge.violations, *self.ended]
 
     def service(self, name: str = "web", *, namespace: str = "shop") -> Json:
         """Return a Service as it is stored."""

@@ -11,6 +11,7 @@ from fipop.boundary import ApiRequest
 from tests.harness.api_in_memory import Json, Key, copy_json
 from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet, Guest
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
+from tests.harness.provider_stand_in import ProviderStandIn
 from tests.harness.stored import is_held, of_kind
 from tests.operator.oracle import LATE_SECONDS, SENT_AT, Oracle, services_of, written_to
 
@@ -26,6 +27,10 @@ POOLS = (
     "10.0.0.15-10.0.0.18,fd00::11-fd00::13",
 )
 """Any two of them may overlap."""
+PER_GUEST: tuple[Json, ...] = (
+    {"minAllocate": 1, "preAllocate": 0, "maxAllocate": 3, "releaseAfterSeconds": 60},
+    {"minAllocate": 1, "preAllocate": 1, "maxAllocate": 2, "releaseAfterSeconds": 120},
+)
 POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
 LABELS: tuple[Mapping[str, str], ...] = ({}, {"net": "blue"}, {"net": "red"})
 SELECTORS: tuple[Json, ...] = ({"matchLabels": {}}, {"matchLabels": {}}, {"matchLabels": {"net": "blue"}})
@@ -75,6 +80,9 @@ class Month:
     """Ends all operators as SIGKILL does; others are started in their place."""
     snapshot: dict[Key, Json] = field(default_factory=dict)
     made: int = 0
+    has_demand: bool = False
+    """Whether Services wait for addresses, and range `pool` has fipop make floating IPs for them."""
+    providers: list[asyncio.Task[None]] = field(default_factory=list)
 
     def begin(self) -> None:
         """Have a fleet."""
@@ -84,9 +92,13 @@ class Month:
         # Frequent visits are what shows an operator that acts on what it knows no more.
         self.fleet.set_options(operateGuestClusterInterval=self.chance.choice(INTERVALS))
         self.fleet.add_range("pool", POOLS[0], quarantineSeconds=0, clusterSelector={"matchLabels": {}})
+        if self.has_demand:
+            self.fleet.change_range("pool", perGuest=PER_GUEST[0])
 
     def act(self) -> None:
         """Do one thing that an administrator, Rancher or the owner of a guest cluster may do."""
+        if not self.clusters():
+            self._add_again("cluster-0", WORKSPACE, is_served=True)
         acts: tuple[tuple[Callable[[], None], int], ...] = (
             (self._ask, 22),
             (self._give_up, 8),
@@ -110,6 +122,7 @@ class Month:
             (self._forbid, 1),
             (self._restore, 1),
             (self._restart_without_rancher, 2),
+            *(((self._need_an_address, 40), (self._change_demand, 2)) if self.has_demand else ()),
         )
         self.chance.choices([each for each, _ in acts], [weight for _, weight in acts])[0]()
 
@@ -280,11 +293,15 @@ class Month:
             guest_id,
             named=name,
             workspace=workspace,
-            is_served=is_served,
+            is_served=is_served or self.has_demand,
             imported=imported,
             custom=custom,
             labels=self.chance.choice(LABELS),
         )
+        if self.has_demand:
+            late = Random(self.chance.random())
+            provider = ProviderStandIn(guest, lags=lambda: late.random() < 0.7 and not guest.is_over)
+            self.providers.append(asyncio.get_running_loop().create_task(provider.run()))
         if former:
             self.oracle.note_joined(guest, former)
 
@@ -389,6 +406,22 @@ class Month:
         free = written_to(guest) - services_of(guest)
         if free:
             self._add_service(guest, self.chance.choice(sorted(free)))
+
+    def _need_an_address(self) -> None:
+        """Have a Service that the provider serves once it can, or delete one."""
+        guest = self._guest(self._guest_id())
+        found = sorted(key for key in guest.of_kind("services") if key[2].startswith("need-"))
+        if found and self.chance.random() < 0.4:
+            guest.remove(self.chance.choice(found))
+            return
+        self.made += 1
+        families = self.chance.choice((["IPv4"], ["IPv4"], ["IPv6"], ["IPv4", "IPv6"]))
+        policy = self.chance.choice(POLICIES) if len(families) > 1 else "SingleStack"
+        guest.add_service(name=f"need-{self.made}", ipFamilies=families, ipFamilyPolicy=policy)
+
+    def _change_demand(self) -> None:
+        if (RANGES, "", "pool") in self.fleet.memory.objects:
+            self.fleet.change_range("pool", perGuest=self.chance.choice(PER_GUEST))
 
     def _stop_using(self) -> None:
         guest = self._guest(self._guest_id())

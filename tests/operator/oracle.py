@@ -17,7 +17,17 @@ from tests.harness.api_in_memory import Commit, Json
 from tests.harness.fleet import CLUSTERS, Fleet, Guest
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change
 from tests.harness.oracles import Judge, Setting
-from tests.harness.stored import Owner, Slot, canonical, is_held, of_kind, owner_of, slot_of, slots_named_by
+from tests.harness.stored import (
+    Owner,
+    Slot,
+    canonical,
+    is_held,
+    of_kind,
+    owner_of,
+    seconds,
+    slot_of,
+    slots_named_by,
+)
 
 OPERATOR: ContextVar[str] = ContextVar("operator", default="")
 """Whose task runs; "" in the tasks of people, Rancher and the network."""
@@ -33,6 +43,8 @@ IN_FLIGHT_SECONDS = 20.0
 GATE_SECONDS = 60.0
 ONE_VISIT_SECONDS = 15.0
 """Answers of one visit are not further apart."""
+TAKEN_SECONDS = 75.0
+"""So long before a floating IP is let go its Services may have been listed: one session, and a slow API server."""
 LIVES_ON_SECONDS = 24 * 3600.0
 """An imported or custom guest cluster that left Rancher runs on, and nothing can read it (rule "no guest cluster to
 ask")."""
@@ -104,6 +116,8 @@ class Oracle:
     named_until: dict[tuple[Owner, Slot], float] = field(default_factory=dict)
     """Until when the status of a floating IP named an address."""
     freed_by_hand: set[Slot] = field(default_factory=set)
+    used_since: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Since when Services of a guest cluster use addresses."""
     by_hand: set[str] = field(default_factory=set)
     """Guest clusters in which people wrote fipop's key: it is theirs from then on (rule "whose keys")."""
 
@@ -172,6 +186,8 @@ class Oracle:
                 (commit.key[1:], slot): _now() for slot in slots_named_by(commit.before or {})
             }
             self.named_until |= {(commit.key[1:], slot): inf for slot in slots_named_by(commit.obj or {})}
+        if plural == FLOATING_IPS and OPERATOR.get() and commit.obj is None:
+            self._let_go(commit.key[1], commit.before or {})
         if plural != RESERVATIONS:
             return
         if not OPERATOR.get() and commit.obj is None:
@@ -182,6 +198,16 @@ class Oracle:
             self._assigned(commit, commit.obj)
         if OPERATOR.get() and commit.before is not None and not is_held(commit.before):
             self._left_quarantine(commit, commit.before)
+
+    def _let_go(self, guest_id: str, before: Json) -> None:
+        """What is deleted fipop made, and no Service uses it, or one only now (rule "letting go")."""
+        name, annotations = before["metadata"]["name"], before["metadata"].get("annotations") or {}
+        if names.ANNOTATION_MADE not in annotations:
+            self._say(f"{guest_id}/{name} is deleted, which people made")
+        used = self.used_since.get(guest_id, {})
+        for _, text in slots_named_by(before):
+            if used.get(text, _now()) < SENT_AT.get() - TAKEN_SECONDS:
+                self._say(f"{guest_id}/{name} is deleted while a Service uses {text} since {used[text]:.0f}")
 
     def _note_shown(self, name: str, obj: Json | None) -> None:
         entries = ((obj or {}).get("status") or {}).get("reported") or ()
@@ -221,8 +247,9 @@ class Oracle:
         since = self.left_at.get(former[0])
         if since is None or _now() - since >= LIVES_ON_SECONDS or slot[1] not in self._used_in(former[0]):
             return
-        if slot in self.freed_by_hand:
-            return
+        claimed = seconds(before["spec"]["since"]) - self.fleet.now.timestamp() + _now()
+        if slot in self.freed_by_hand or claimed > since - 1.0:
+            return  # it was claimed when its cluster had left
         if commit.obj is not None:
             owner = owner_of(commit.obj)
             if owner == former or slot[1] in self._used_in(owner[0]):
@@ -247,6 +274,8 @@ class Oracle:
         if commit.key[0] not in {"configmaps", "services"} or guest.id in self.gone:
             return
         is_ours = bool(OPERATOR.get()) and commit.key[0] == "configmaps"
+        since = self.used_since.get(guest.id, {})
+        self.used_since[guest.id] = {text: since.get(text, _now()) for text in services_of(guest)}
         used, before = used_by(guest), addresses_of(commit.before) if commit.before is not None else set()
         added = written_to(guest) - before if is_ours else set()
         self.fleet.judge.take_carried(

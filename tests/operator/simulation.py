@@ -103,6 +103,7 @@ class Life:
 
     chance: Random
     acts: int = ACTS
+    has_demand: bool = False
     fleet: Fleet = field(init=False)
     oracle: Oracle = field(init=False)
     month: Month = field(init=False)
@@ -115,7 +116,7 @@ class Life:
         self.oracle = Oracle(self.fleet)
         self.leases = self.chance.choice(list(Leases))
         self.resync_seconds = self.chance.choice(RESYNC_SECONDS)
-        self.month = Month(self.fleet, self.oracle, self.chance, self._kill_all)
+        self.month = Month(self.fleet, self.oracle, self.chance, self._kill_all, has_demand=self.has_demand)
         self.month.begin()
 
     @property
@@ -165,6 +166,7 @@ class Life:
             wrong = [
                 *(f"a quiet fleet is written: {key}" for key in written[:3]),
                 *self._unsettled(),
+                *self._unserved(),
                 *self._stuck_in_quarantine(),
             ]
             if not wrong:
@@ -220,6 +222,33 @@ class Life:
         found = unsettled(objects, carried, unwritten=unwritten)
         # A count takes in what guest clusters use by hand (rule "what counts").
         return [each for each in found if " counts " not in each]
+
+    def _unserved(self) -> list[str]:
+        """What is not as the demand wants it (rules "making" and "letting go")."""
+        objects, found = self.fleet.memory.objects, []
+        pool = objects.get((RANGES, "", "pool"))
+        per_guest = (pool or {"spec": {}})["spec"].get("perGuest")
+        for guest in self._in_rancher() if per_guest else ():
+            mine = [
+                each for each in of_kind(objects, FLOATING_IPS) if each["metadata"]["namespace"] == guest.id
+            ]
+            is_followed = bool(mine) and not (guest.is_gone or guest.id in self.oracle.by_hand)
+            mine.sort(key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
+            oldest = next(iter(mine), {})
+            annotations = (oldest.get("metadata") or {}).get("annotations") or {}
+            named = (oldest.get("status") or {}).get("range") or annotations.get(names.ANNOTATION_RANGE)
+            if not is_followed or named != "pool":
+                continue
+            here = [each for each in mine if (each.get("status") or {}).get("range") == "pool"]
+            made = [
+                each for each in here if names.ANNOTATION_MADE in (each["metadata"].get("annotations") or {})
+            ]
+            if len(made) > per_guest["maxAllocate"]:
+                found.append(f"{guest.id} has {len(made)} floating IPs that fipop made")
+            told = [each["type"] for each in (oldest.get("status") or {}).get("conditions") or ()]
+            if "DemandMet" not in told:
+                found.append(f"{guest.id} does not say whether its demand is met")
+        return found
 
     def _stuck_in_quarantine(self) -> list[str]:
         """What waits though nobody uses it (I4)."""
@@ -320,11 +349,11 @@ class Life:
             running.watch.muted = set(plurals)
 
 
-def run_life(seed: int, acts: int = ACTS) -> list[str]:
+def run_life(seed: int, acts: int = ACTS, *, has_demand: bool = False) -> list[str]:
     """Run the life with this number; return what was wrong."""
 
     async def live() -> list[str]:
-        return await Life(Random(seed), acts).live()
+        return await Life(Random(seed), acts, has_demand).live()
 
     return run_virtually(live())
 
@@ -335,6 +364,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("lives", type=int, nargs="?", default=1_000, help="default: 1000")
     parser.add_argument("--seed", type=int, default=1, help="of the first life; the next has the next")
     parser.add_argument("--acts", type=int, default=ACTS, help=f"of each life; default: {ACTS}")
+    parser.add_argument(
+        "--demand", action="store_true", help="with floating IPs that fipop makes for Services"
+    )
     parser.add_argument("--stop", action="store_true", help="stop at the first life that is wrong")
     options = parser.parse_args(arguments)
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets of texts decides, too
@@ -344,7 +376,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.disable(logging.CRITICAL)
     wrong = 0
     for seed in range(options.seed, options.seed + options.lives):
-        if problems := run_life(seed, options.acts):
+        if problems := run_life(seed, options.acts, has_demand=options.demand):
             wrong += 1
             sys.stdout.write(f"--seed {seed}: {problems[0]}\n")
             sys.stdout.flush()

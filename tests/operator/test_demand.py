@@ -428,3 +428,14 @@ async def test_a_guest_cluster_that_lies_exhausts_its_own_share_alone() -> None:
     assert addresses_of(fleet, "two", guest_id=B) != []
     assert fleet.problems == []
     assert fleet.memory.objects[RANGES, "", "pool"]["status"]["capacity"]["used"] == 6
+
+
+async def test_no_floating_ip_is_made_for_an_address_that_the_range_does_not_assign_any_more() -> None:
+    fleet = await with_services(2)
+    fleet.give_up(A, SECOND)
+    fleet.change_range(iprange="10.0.0.10-10.0.0.10")
+    await fleet.pass_time(60)
+    version = fleet.memory.version
+    await fleet.pass_time(3 * LET_GO)
+    assert (made(fleet), fleet.quarantined()) == ([FIRST], {"default.10.0.0.11"})
+    assert fleet.commits_since(version) == []

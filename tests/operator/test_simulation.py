@@ -10,10 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("seed", range(0, 10, 2))
-def test_whatever_goes_wrong_no_address_has_two_owners_and_all_converges(seed: int) -> None:
+LIVES = [(seed, []) for seed in range(0, 10, 2)] + [(seed, ["--demand"]) for seed in (0, 2)]
+
+
+@pytest.mark.parametrize(("seed", "kind"), LIVES)
+def test_whatever_goes_wrong_no_address_has_two_owners_and_all_converges(seed: int, kind: list[str]) -> None:
     # A process of its own: a life is replayed by its number only if sets of texts have a fixed order.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", "tests.operator.simulation", "2", "--seed", str(seed)]
+    command = [sys.executable, "-m", "tests.operator.simulation", "2", *kind, "--seed", str(seed)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

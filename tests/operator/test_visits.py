@@ -157,7 +157,7 @@ async def test_a_harvester_that_takes_every_service_is_reported_until_it_does_no
     fleet.ask(A)
     await fleet.pass_time(60)
     assert fleet.condition(A, "CloudProviderReady") == ("False", "HarvesterTakesServices")
-    assert "run-beside-harvester" in fleet.message(A, "CloudProviderReady")
+    assert "switch off its Service controller" in fleet.message(A, "CloudProviderReady")
     found = fleet.guests[A].objects[key]
     container = {"image": "x", "args": ["--controllers=cloud-node-controller"]}
     fleet.guests[A].put(key, {**found, "spec": {"template": {"spec": {"containers": [container]}}}})

@@ -23,8 +23,6 @@ SOURCE = Path(deadlines.__file__).read_text(encoding="utf-8")
         ("GUEST_WRITE_SECONDS", "9.0"),
         ("MIN_QUARANTINE_SECONDS", "75"),
         ("HELM_IDLE_SECONDS", "300.0"),
-        ("LONGEST_WATCH_SECONDS", "100"),
-        ("SILENCE_LIMIT_SECONDS", "121.0"),
         ("STOP_SECONDS", "31.0"),
     ],
 )

@@ -57,6 +57,19 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
             "Request body, answer, all answers of a run",
             f"{proxy.BODY_BYTES // MIB} MiB, {proxy.ANSWER_BYTES // MIB} MiB, {proxy.RUN_BYTES // MIB} MiB",
         ),
+        (
+            "Lease of the leader",
+            f"{deadlines.LEASE_DURATION_SECONDS} s, renewed every {deadlines.LEASE_RENEW_SECONDS:g} s",
+        ),
+        (
+            "Until a leader ends that cannot renew its Lease",
+            f"{deadlines.LEASE_RENEW_DEADLINE_SECONDS:g} s",
+        ),
+        (
+            "Until a watch that shows nothing is opened again",
+            f"{deadlines.LONGEST_WATCH_SECONDS + deadlines.WATCH_GRACE_SECONDS:g} s",
+        ),
+        ("Stop of a process", f"{deadlines.STOP_SECONDS:g} s"),
         ("Revisions of a release that helm keeps", f"{command.HISTORY}"),
         ("Addresses of a Service that count as in use", f"{service.MOST_ADDRESSES} parts"),
         ("Ports of a Service that shares an address", f"{service.MOST_PORTS}"),

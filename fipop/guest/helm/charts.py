@@ -73,9 +73,6 @@ class Target:
     _merged: dict[tuple[tuple[Role, str], ...], Target] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
-    _chosen: dict[tuple[str, str], tuple[ProvisioningCluster, Target]] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
 
     def __post_init__(self) -> None:
         """Name it once: every visit compares."""
@@ -104,18 +101,14 @@ class Target:
 
     def for_guest(self, cluster: ProvisioningCluster) -> Target:
         """Return the target of one guest cluster, with the overrides that fit it merged in their order."""
-        known = self._chosen.get(cluster.key)
-        if known is None or known[0] is not cluster:
-            fitting = [
-                (role, each)
-                for role, entries in self.overrides.items()
-                for each in entries
-                if each.fits(cluster.namespace, cluster.name, cluster.labels)
-            ]
-            names = tuple((role, each.name) for role, each in fitting)
-            merged = self._merged.get(names) or self._merged.setdefault(names, self._merge(fitting))
-            known = self._chosen[cluster.key] = (cluster, merged)
-        return known[1]
+        fitting = [
+            (role, each)
+            for role, entries in self.overrides.items()
+            for each in entries
+            if each.fits(cluster.namespace, cluster.name, cluster.labels)
+        ]
+        names = tuple((role, each.name) for role, each in fitting)
+        return self._merged.get(names) or self._merged.setdefault(names, self._merge(fitting))
 
     def _merge(self, fitting: Iterable[tuple[Role, Override]]) -> Target:
         charts, values, entries = dict(self.charts), dict(self.values), set()

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 IMPORTED_SECONDS = 24 * 3600.0
 """An imported or custom guest cluster runs on after it left Rancher, and fipop cannot read it."""
+TAKEN_SECONDS = 1.0
+"""After a restore the cache may know younger versions than there are, until the next list: each write conflicts."""
 RECHECK_SECONDS = 60.0
 """How soon a quarantine is checked again that a guest cluster keeps from its end."""
 
@@ -72,7 +74,7 @@ class QuarantineReconciler:
                 return await self._check_owner(reservation)
             return await self._check_guest(reservation)
         except TakenError:
-            return RetryAfter(0.0)
+            return RetryAfter(TAKEN_SECONDS)
 
     async def _check_owner(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         """Quarantine a held address whose floating IP does not exist: the cache suspects, the API server decides."""

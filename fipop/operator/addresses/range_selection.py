@@ -124,8 +124,8 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
     If it limits guest clusters, it serves only them: each other namespace would have a limit of its own.
     """
     spec = found.spec
-    limits = spec.restrict_to_matching, spec.allowed_workspaces, spec.allowed_clusters, spec.max_per_guest
-    if not any(limits):
+    restricts = spec.restrict_to_matching, spec.allowed_workspaces, spec.allowed_clusters
+    if not any((*restricts, spec.max_per_guest, spec.per_guest)):
         return None
     if guest is None:
         message = f'Range "{found.name}" serves only guest clusters, and this namespace belongs to none.'

@@ -161,7 +161,9 @@ class DemandController:
         every, read = cache.floating_ips_of(guest.id), cache.ledger.ranges.get(found.name)
         here = [each for each in _by_age(every) if _range_of(each) == found.name]
         reservations = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
-        former = (each for each in reservations if not each.is_held and each.spec.range == found.name)
+        quarantined = (each for each in reservations if not each.is_held and each.spec.range == found.name)
+        former = {address_of(each): each.spec.owner.name for each in quarantined}
+        refusal = cache.ledger.ranges.refusal
         shares = len(cache.ledger.shares(guest.id, found.name)) + sum(
             not each.status.addresses for each in here
         )
@@ -174,7 +176,7 @@ class DemandController:
             taken=frozenset(each.name for each in every),
             services=services,
             foreign_pools=state.visits.foreign_pools,
-            former={address_of(each): each.spec.owner.name for each in former},
+            former={each: name for each, name in former.items() if refusal(found.name, each) is None},
             room=limit - shares if limit is not None else None,
             idle_seconds={uid: loop_time() - since for uid, since in state.demand.idle_since.items()},
         )

@@ -122,15 +122,16 @@ def _find_wants(seen: Seen) -> tuple[list[Want], set[str]]:
     """Return what Services want beside the floating IPs that there are, and the names of those that are busy."""
     in_use = {address: each for each in seen.services for address in each.addresses}
     free: defaultdict[str, list[tuple[str, Family]]] = defaultdict(list)
-    busy = set()
+    busy, named = set(), set[Address]()
     for each in seen.floating_ips:
-        has = read_addresses(each.status.addresses)
+        has = read_addresses(each.status.addresses or each.spec.ipaddress.split(","))
+        named |= has
         families = [one.family for one in sorted(has) if one not in in_use] if has else _expect(seen, each)
         free[each.spec.service_namespace] += [(each.name, family) for family in families]
         if any(one in in_use for one in has):
             busy.add(each.name)
     gone: defaultdict[str, list[Address]] = defaultdict(list)
-    for address in sorted(seen.former.keys() & in_use.keys()):
+    for address in sorted((seen.former.keys() & in_use.keys()) - named):
         gone[seen.former[address]].append(address)
     wants = [Want(service=in_use[each[0]], addresses=tuple(each)) for each in gone.values()]
     waiting = [each for each in seen.services if each.lacking]

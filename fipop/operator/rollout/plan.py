@@ -386,7 +386,7 @@ def _forget_moved(progress: Progress, fleet: Mapping[str, Member]) -> Progress:
         admitted=progress.admitted - moved,
         succeeded=progress.succeeded - moved,
         began={each: since for each, since in progress.began.items() if each not in moved},
-        targets={**progress.targets, **{each: member.target for each, member in fleet.items()}},
+        targets={each: member.target for each, member in fleet.items()},
     )
 
 

@@ -22,6 +22,7 @@ from fipop.ipam.errors import RangeUnknownError
 from fipop.operator.rollout.controller import describe_change
 from fipop.report.addresses import (
     AddressReport,
+    describe_services,
     report_all,
     search,
 )
@@ -50,7 +51,7 @@ MOST_FOUND = 200
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _ADDRESSES = (
     *("address", "space", "range", "state", "namespace", "floatingIP", "cluster", "since", "until"),
-    "requestedBy",
+    *("requestedBy", "services"),
 )
 
 
@@ -181,6 +182,7 @@ def build_environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment
+    environment.filters["services"] = describe_services
     environment.filters["change"] = describe_change
     environment.filters["age"] = lambda span: age(span.total_seconds()) if isinstance(span, timedelta) else ""
     return environment
@@ -245,5 +247,5 @@ def _address_row(each: AddressReport) -> tuple[str, ...]:
         *(each.address, each.space, each.range, each.state.value),
         *((owner.namespace, owner.name, owner.cluster) if owner else ("", "", "")),
         *(moment(owner.since if owner else None), moment(each.quarantined_until)),
-        " ".join(map(str, each.requested_by)),
+        *(" ".join(map(str, each.requested_by)), describe_services(each)),
     )

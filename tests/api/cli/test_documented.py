@@ -93,7 +93,8 @@ def lay_out(folder: Path, page: Path, seen: Seen) -> None:
         shutil.copytree(ROOT / name, folder / name)
     (folder / "authority.pem").write_text("x")
     for name, text in read_files(page).items():
-        (folder / name).write_text(translate(text, seen))
+        # The namespaces of the pages are not in the guest cluster.
+        (folder / name).write_text(translate(text, seen).replace("namespace: shop\n", "namespace: default\n"))
     assert seen.guest.plane is not None
     shutil.copy(seen.guest.plane.admin_kubeconfig, folder / "guest.kubeconfig")
 

@@ -6,6 +6,7 @@ import datetime as dt
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -23,7 +24,7 @@ from fipop.kube.server import HttpServer
 from fipop.operator.app import Operator, OperatorOptions, build_operator
 from fipop.runtime import process
 from fipop.runtime.http import ProbeServer
-from fipop.runtime.kopf.operator import KopfOperator, build_settings
+from fipop.runtime.watching import build_settings, watch
 from localfleet.certificates import CertificateAuthority, build_authority
 from localfleet.waiting import eventually
 from tests.harness.reaching import configure
@@ -35,9 +36,7 @@ def build(configuration: Configuration, **options: Any) -> Operator:
         OperatorOptions(identity="me", version="0", health_host="127.0.0.1", health_port=0, **options),
         api=lambda: HttpServer(configuration),
         guests=GuestServers(),
-        watch=lambda callbacks, on_gap: KopfOperator(
-            configuration, callbacks, build_settings(SystemRandom()), on_gap
-        ),
+        watch=partial(watch, configuration, settings=build_settings(SystemRandom()), started=lambda: None),
         helm=LocalHelm("helm", GuestServers()),
         clock=SystemClock(),
         random=SystemRandom(),

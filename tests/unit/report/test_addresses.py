@@ -8,10 +8,12 @@ from fipop.ipam.addresses import Family, parse_address
 from fipop.report.addresses import (
     AddressReport,
     AddressState,
+    describe_services,
     find_namespaces,
     report_address,
     report_free,
     report_holdings,
+    search,
 )
 from fipop.report.snapshot import Kind, Snapshot, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
@@ -92,6 +94,20 @@ def test_whoever_asks_for_an_address_of_another_is_named_beside_it() -> None:
     assert [str(each) for each in ask(found, "10.0.0.5").requested_by] == ["c-m-3/wish"]
     assert ask(found, "10.0.0.6").requested_by == ()
     assert ask(found, "10.0.0.7").requested_by == (), "it is named by its owner already"
+
+
+def test_an_address_names_the_services_that_use_it_and_is_found_by_them() -> None:
+    services = {"names": ["shop/web", "shop/api"], "count": 3}
+    status = {**held_by(["10.0.0.5"]), "services": services}
+    found = snapshot(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        floating_ips=[build_floating_ip("web", status=status)],
+        reservations=[build_reservation("10.0.0.5")],
+    )
+    (answer,) = search(found, "shop/api")
+    assert (answer.address, describe_services(answer)) == ("10.0.0.5", "shop/web,shop/api,1 more")
+    assert search(found, "shop/other") == ()
+    assert describe_services(ask(found, "10.0.0.6")) == ""
 
 
 def test_an_address_without_reservation_is_named() -> None:

@@ -4,21 +4,15 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from fipop.errors import StartError
-from fipop.runtime.health import HealthFacts
 from fipop.runtime.http import ProbeServer
 from localfleet.waiting import eventually
 from tests.harness.background import until
-
-GOOD = HealthFacts(
-    silences={"floatingips": 10.0, "namespaces": 20.0}, since_read=1.0, reading_for=300.0, ledger_loaded=True
-)
 
 
 class Served:
@@ -27,8 +21,8 @@ class Served:
     def __init__(self) -> None:
         registry = CollectorRegistry()
         Gauge("fipop_test", "A number.", registry=registry).set(1)
-        self.facts = GOOD
-        self.server = ProbeServer(lambda: self.facts, registry, host="127.0.0.1", port=0)
+        self.problems: dict[str, str] = {}
+        self.server = ProbeServer(lambda: self.problems, registry, host="127.0.0.1", port=0)
         self.wanted = free_port()
         self.asked = 0
         """How often the server asked for the port."""
@@ -98,23 +92,18 @@ async def test_a_scrape_is_answered_in_the_format_that_it_asks_for(served: Serve
     assert (await ask(served.server.port, "/other"))[0] == 404
 
 
-async def test_a_probe_names_each_check_and_answers_200_or_503_at_the_time_that_it_asks(
+async def test_a_server_that_answers_is_live_and_names_why_it_is_not_ready(
     served: Served,
 ) -> None:
     port = served.server.port
     status, kind, text = await ask(port, "/livez")
     assert (status, kind) == (200, "application/json; charset=utf-8")
-    assert json.loads(text)["ok"] is True
-    assert sorted(json.loads(text)["checks"]) == ["watch-floatingips", "watch-namespaces"]
-    assert await ask(port, "/healthz") == (status, kind, text)
-
-    served.facts = replace(GOOD, silences={"floatingips": 111.0}, ledger_loaded=False)
-
-    assert (await ask(port, "/livez"))[0] == 503
+    assert json.loads(text) == {"ok": True, "problems": {}}
+    assert await ask(port, "/healthz") == await ask(port, "/readyz") == (status, kind, text)
+    served.problems = {"objects": "not loaded yet"}
+    assert (await ask(port, "/livez"))[0] == 200
     status, _, text = await ask(port, "/readyz")
-    assert (status, json.loads(text)["ok"]) == (503, False)
-    assert json.loads(text)["checks"]["ledger"] == {"ok": False, "detail": "not loaded yet"}
-    assert json.loads(text)["checks"]["api-server"]["ok"] is True
+    assert (status, json.loads(text)) == (503, {"ok": False, "problems": served.problems})
 
 
 async def test_the_second_port_serves_the_same_and_moves_while_the_first_one_stays(served: Served) -> None:
@@ -145,7 +134,7 @@ async def test_a_port_that_is_taken_is_reported_once_and_tried_until_it_is_free_
 
 async def test_a_health_port_that_is_taken_ends_the_start() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        server = ProbeServer(lambda: GOOD, CollectorRegistry(), host="127.0.0.1", port=other.getsockname()[1])
+        server = ProbeServer(dict, CollectorRegistry(), host="127.0.0.1", port=other.getsockname()[1])
         with pytest.raises(StartError, match="Address already in use"):
             await server.start()
 

@@ -49,7 +49,7 @@ class Replica:
             random=Random(1),
             clock=lambda: now() + self.slept,
             annotations=lambda: self.told,
-            end_process=self._end,
+            end=self._end,
         )
 
     @property

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from fipop.errors import ApiError, ForbiddenError, StartError, UnavailableError
-from fipop.runtime.health import HealthFacts, judge_liveness, judge_readiness
 from fipop.runtime.process import Process
 from tests.harness.virtual_time import in_virtual_time
 
@@ -43,13 +42,8 @@ def build_process(server: Server | None = None) -> Process:
     return Process(
         client=server,  # type: ignore[arg-type]
         read=server.get,
-        clock=lambda: asyncio.get_running_loop().time(),
+        is_loaded=lambda: True,
     )
-
-
-def not_ready(process: Process) -> dict[str, str]:
-    facts = process.judge(silences={}, is_loaded=True)
-    return dict(facts.not_ready)
 
 
 @in_virtual_time
@@ -59,15 +53,15 @@ async def test_a_step_of_the_start_is_done_until_it_succeeds_and_says_meanwhile_
     async def step() -> None:
         nonlocal tries
         tries += 1
-        told.append(not_ready(process).get("settings", ""))
+        told.append(process.why_not_ready().get("settings", ""))
         if tries < 3:
             raise REFUSED
 
     await process.take_step(step, "settings")
     assert told == ["", str(REFUSED), str(REFUSED)]
-    assert not_ready(process) == {"start": "has not finished"}
+    assert process.why_not_ready() == {"start": "has not finished", "api-server": "no object was read"}
     process.record_started()
-    assert not_ready(process) == {}
+    assert process.why_not_ready() == {"api-server": "no object was read"}
 
 
 @in_virtual_time
@@ -129,27 +123,20 @@ async def test_a_replica_that_reads_no_object_is_not_ready_within_a_minute_and_n
     server = Server()
     process, clock = build_process(server), asyncio.get_running_loop().time
     process.record_started()
-    began = clock()
-
-    def facts() -> HealthFacts:
-        silences = {"floatingips": clock() - began}
-        return process.judge(silences=silences, is_loaded=True)
-
     running = asyncio.create_task(process.run_parts())
     await asyncio.sleep(60)
-    assert judge_readiness(facts()).ok, "what is read stays ready"
+    assert process.why_not_ready() == {}, "what is read stays ready"
     assert server.reads > 10
     server.error, server.answer_seconds, began = error, answer_seconds, clock()
     ready: list[float] = []
     while clock() - began < 240:
         await asyncio.sleep(1)
-        assert judge_liveness(facts()).ok
-        if judge_readiness(facts()).ok:
+        if not process.why_not_ready():
             ready.append(clock() - began)
     assert 25 <= max(ready) < 60
     server.error, server.answer_seconds = None, 0.0
     await asyncio.sleep(20)
-    assert judge_readiness(facts()).ok
+    assert process.why_not_ready() == {}
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
@@ -160,6 +147,6 @@ async def test_a_replica_is_ready_with_the_first_object_that_is_read() -> None:
     process.record_started()
     running = asyncio.create_task(process.run_parts())
     await asyncio.sleep(1)
-    assert judge_readiness(process.judge(silences={}, is_loaded=True)).ok
+    assert process.why_not_ready() == {}
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -408,3 +409,77 @@ class StoreMachine(RuleBasedStateMachine):
 
 StoreMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestStoreMachine = StoreMachine.TestCase
+
+
+class History:
+    """Three names: events late, doubled and out of order, answers of own writes, old lists."""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.store = new_store()
+        self.version = 0
+        self.truth: dict[str, dict[str, Any]] = {}
+        self.events: list[tuple[bool, dict[str, Any]]] = []
+        self.lists: list[tuple[Listing, int]] = []
+        self.shown: dict[str, int] = {}
+
+    def live(self) -> None:
+        steps = (self.write, self.write, self.write, self.remove, self.ask, self.hear, self.hear, self.read)
+        for _ in range(self.chance.randint(5, 60)):
+            self.version += 1
+            self.chance.choice(steps)(self.chance.choice("xyz"))
+        self.chance.shuffle(self.events)
+        for each in self.events:
+            self.take(*each)
+        self.ask("")
+        found, _ = self.lists.pop()
+        self.store.resync(found, seen_before=self.store.highest_version)
+
+    def write(self, name: str) -> None:
+        uid = self.truth[name]["metadata"]["uid"] if name in self.truth else f"{name}-{self.version}"
+        colour = self.chance.choice(("red", "blue"))
+        self.truth[name] = thing(f"a/{name}", self.version, uid=uid, colour=colour)
+        self.events.append((False, self.truth[name]))
+        if self.chance.random() < 0.3:
+            self.take(False, self.truth[name])
+
+    def remove(self, name: str) -> None:
+        if gone := self.truth.pop(name, None):
+            metadata = {**gone["metadata"], "resourceVersion": str(self.version)}
+            self.events.append((True, {**gone, "metadata": metadata}))
+
+    def ask(self, _name: str) -> None:
+        self.lists.append((listing(self.version, *self.truth.values()), self.store.highest_version))
+
+    def hear(self, _name: str) -> None:
+        if self.events:
+            is_late = self.chance.random() < 0.2
+            self.take(*(self.chance.choice(self.events) if is_late else self.events.pop(0)))
+
+    def read(self, _name: str) -> None:
+        if self.lists:
+            found, seen_before = self.lists.pop(0)
+            self.store.resync(found, seen_before=seen_before)
+            self.check()
+
+    def take(self, is_deletion: bool, obj: dict[str, Any]) -> None:
+        (self.store.delete if is_deletion else self.store.put)(obj)
+        self.check()
+
+    def check(self) -> None:
+        """The store never shows an older state of a name than it showed before, and indexes what it has."""
+        for one in self.store.all():
+            assert one.resource_version >= self.shown.get(one.name, 0)
+            self.shown[one.name] = one.resource_version
+        for colour in ("red", "blue"):
+            expected = tuple(one for one in self.store.all() if one.colour == colour)
+            assert self.store.by_index("colour", colour) == expected
+
+
+@pytest.mark.parametrize("histories", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_after_any_history_the_store_holds_the_latest_of_every_name(histories: int) -> None:
+    for seed in range(histories):
+        history = History(Random(seed))
+        history.live()
+        versions = {name: int(each["metadata"]["resourceVersion"]) for name, each in history.truth.items()}
+        assert {one.name: one.resource_version for one in history.store.all()} == versions

@@ -1,4 +1,4 @@
-"""What kopf survives here: an API server that says what real ones say on their bad days."""
+"""kopf watches an API server that says what real ones say on their bad days; and how it is run."""
 
 import asyncio
 import contextlib
@@ -17,9 +17,7 @@ from aiohttp import web
 
 from fipop.errors import StartError
 from fipop.kube.resources import CONFIG_MAPS, NAMESPACES, Resource
-from fipop.runtime.kopf.operator import KopfOperator, build_settings
-from fipop.runtime.relist import EventType
-from tests.harness.background import until
+from fipop.runtime.watching import build_settings, watch
 from tests.harness.reaching import configure
 from tests.unit.runtime.conftest import Serve
 
@@ -96,29 +94,28 @@ class BadDay:
 
 class Seen:
     def __init__(self) -> None:
-        self.events: list[tuple[EventType, str]] = []
-        self.gaps = 0
+        self.events: list[tuple[str | None, str]] = []
+        self.signals_taken = 0
         self._news = asyncio.Event()
 
-    def __call__(self, event_type: EventType, obj: Mapping[str, Any]) -> None:
+    def __call__(self, event_type: str | None, obj: Mapping[str, Any]) -> None:
         self.events.append((event_type, obj["metadata"]["name"]))
         self._news.set()
 
-    def miss(self) -> None:
-        self.gaps += 1
+    def take_signals(self) -> None:
+        self.signals_taken += 1
 
-    async def wait_for(self, event_type: EventType, name: str) -> None:
+    async def wait_for(self, event_type: str | None, name: str) -> None:
         async with asyncio.timeout(15):
             while (event_type, name) not in self.events:
                 self._news.clear()
                 await self._news.wait()
 
 
-@asynccontextmanager
-async def watching(
-    day: BadDay, *others: Resource, token: str = "t", renew: Callable[[], str] | None = None
-) -> AsyncIterator[Seen]:
-    seen, configuration = Seen(), configure(day.url, ca_pem=day.ca_pem, token=token)
+def start(
+    day: BadDay, seen: Seen, *others: Resource, token: str = "t", renew: Callable[[], str] | None = None
+) -> asyncio.Task[None]:
+    configuration = configure(day.url, ca_pem=day.ca_pem, token=token)
     if renew is not None:
         configuration.refresh_api_key_hook = lambda to: to.api_key.update(BearerToken=f"Bearer {renew()}")
     settings = build_settings(Random(1))
@@ -126,13 +123,16 @@ async def watching(
     settings.watching.client_timeout = 3
     settings.networking.request_timeout = 2
     settings.networking.error_backoffs = [0.05] * 100
-    watcher = KopfOperator(
-        configuration,
-        dict.fromkeys((NAMESPACES, *others), seen),
-        settings,
-        on_gap=seen.miss,
-    )
-    task = asyncio.create_task(watcher.run())
+    callbacks = dict.fromkeys((NAMESPACES, *others), seen)
+    return asyncio.create_task(watch(configuration, callbacks, settings=settings, started=seen.take_signals))
+
+
+@asynccontextmanager
+async def watching(
+    day: BadDay, *others: Resource, renew: Callable[[], str] | None = None
+) -> AsyncIterator[Seen]:
+    seen = Seen()
+    task = start(day, seen, *others, renew=renew)
     try:
         yield seen
         assert not task.done()
@@ -142,6 +142,10 @@ async def watching(
             await task
 
 
+def error_event(code: int) -> bytes:
+    return event("ERROR", {"kind": "Status", "code": code, "message": "words of the server"})
+
+
 @pytest_asyncio.fixture
 async def day(serve: Serve) -> BadDay:
     day = BadDay()
@@ -149,31 +153,34 @@ async def day(serve: Serve) -> BadDay:
     return day
 
 
-def error_event(code: int) -> bytes:
-    return event("ERROR", {"kind": "Status", "code": code, "message": "words of the server"})
-
-
-async def test_after_a_watch_that_went_wrong_events_arrive_again_and_what_broke_it_is_in_the_log(
-    day: BadDay, caplog: pytest.LogCaptureFixture
-) -> None:
-    day.watches = [error_event(500)]
+async def test_objects_arrive_and_the_signals_of_the_process_are_taken_back(day: BadDay) -> None:
     async with watching(day) as seen:
-        await seen.wait_for(EventType.LISTED, "one")
-        await seen.wait_for(EventType.ADDED, "two")
-    [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert record.error == "WatchingError"
-    assert "words of the server" not in record.getMessage()
+        await seen.wait_for(None, "one")
+        await seen.wait_for("ADDED", "two")
+        assert seen.signals_taken == 1
 
 
-async def test_a_long_outage_is_waited_out_without_starting_afresh(
-    day: BadDay, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_long_outage_is_waited_out(day: BadDay) -> None:
     day.lists = [lambda: web.Response(status=503)] * 15
     async with watching(day) as seen:
-        await seen.wait_for(EventType.ADDED, "two")
-    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(warnings) == 1, "an outage is told once"
-    assert seen.gaps == 2, "of the outage and of the list"
+        await seen.wait_for("ADDED", "two")
+
+
+async def test_after_a_version_that_is_too_old_everything_is_listed_again(day: BadDay) -> None:
+    day.watches = [error_event(410)]
+    async with watching(day) as seen:
+        await seen.wait_for("ADDED", "two")
+    assert day.listed == 2
+
+
+async def test_a_watch_that_kopf_gives_up_ends_it_with_a_sentence_and_no_words_of_the_server(
+    day: BadDay,
+) -> None:
+    day.watches = [error_event(500)]
+    async with asyncio.timeout(15):
+        with pytest.raises(StartError, match=r"ended .WatchingError.: the process must restart") as raised:
+            await start(day, Seen())
+    assert "words of the server" not in str(raised.value)
 
 
 async def test_a_renewed_token_is_used_without_a_restart_and_no_other_credentials(
@@ -181,41 +188,44 @@ async def test_a_renewed_token_is_used_without_a_restart_and_no_other_credential
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent/kubeconfig")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
-    tokens = ["old"]
-    day.accepts_token = "new"
+    tokens = ["t"]
     async with watching(day, renew=lambda: tokens[-1]) as seen:
-        async with asyncio.timeout(10):
-            while len(day.tokens) < 3:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await seen.wait_for("ADDED", "two")
         tokens.append("new")
-        await seen.wait_for(EventType.ADDED, "two")
-    assert set(day.tokens) == {"Bearer old", "Bearer new"}
+        day.accepts_token = "new"
+        async with asyncio.timeout(20):
+            while "Bearer new" not in day.tokens:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    assert set(day.tokens) == {"Bearer t", "Bearer new"}
 
 
 async def test_a_kind_that_the_server_does_not_show_yet_is_watched_soon(day: BadDay) -> None:
     """kopf looks once what is served: right after a CRD was made, its list is answered before it is shown."""
-    day.unserved = 1
+    day.unserved = 2
     async with watching(day, CONFIG_MAPS) as seen:
-        await seen.wait_for(EventType.ADDED, "two")
-        await until(lambda: day.looked == 2 and day.watched >= 3, "both to be watched")
+        await seen.wait_for("ADDED", "two")
+        async with asyncio.timeout(15):
+            while day.watched < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
 
-async def test_each_list_may_hide_what_was_deleted_before_it(day: BadDay) -> None:
-    day.watches = [error_event(410)]
-    async with watching(day) as seen:
-        await seen.wait_for(EventType.ADDED, "two")
-        assert day.listed == 2
-        await until(lambda: seen.gaps == 2, "a second gap")
+def test_kopf_writes_nothing_looks_for_no_kinds_and_kills_nobody() -> None:
+    settings = build_settings(Random(1))
+    assert not settings.posting.enabled
+    assert settings.scanning.disabled
+    assert settings.process.ultimate_exiting_timeout is None
+    assert not settings.persistence.finalizer.startswith("kopf")
 
 
-async def test_the_end_of_the_thread_ends_the_process(day: BadDay, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(**_: object) -> None:
-        raise RuntimeError("a bug of kopf")
+def test_objects_are_neither_copied_nor_read_for_progress() -> None:
+    persistence = build_settings(Random(1)).persistence
+    body = kopf.Body({"metadata": {"annotations": {"kopf.zalando.org/last-handled-configuration": "{}"}}})
+    assert persistence.diffbase_storage.build(body=body) == {}
+    assert persistence.diffbase_storage.fetch(body=body) is None
+    assert persistence.progress_storage.fetch(key="x", body=body) is None
 
-    monkeypatch.setattr(kopf, "spawn_tasks", fail)
-    configuration = configure(day.url, ca_pem=day.ca_pem)
-    watcher = KopfOperator(configuration, {NAMESPACES: Seen()}, build_settings(Random(1)), lambda: None)
-    async with asyncio.timeout(10):
-        with pytest.raises(StartError) as raised:
-            await watcher.run()
-    assert "a bug of kopf" in str(raised.value.__cause__)
+
+def test_kopfs_own_words_are_out_of_the_log() -> None:
+    build_settings(Random(1))
+    for name in ("kopf.objects", "kopf.activities.authentication", "kopf._core.reactor.running"):
+        assert not logging.getLogger(name).isEnabledFor(logging.ERROR)
