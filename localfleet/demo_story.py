@@ -43,6 +43,11 @@ _RELEASES = ("kube-vip", "kube-vip-cloud-provider")
 _ANNOTATION = "kube-vip.io/loadbalancerIPs"
 _CONDITION = "kubefip.k8s.binbash.org/AddressAssigned"
 _PATIENCE_SECONDS = 60.0
+_QUARANTINE_SECONDS = 180.0
+_OPTIONS = "/api/v1/namespaces/kube-fip/configmaps/kube-fip-config"
+_RANGE = f"{OURS}/floatingipranges/guest-vlan"
+_APPS = ("one", "two", "three", "four", "five")
+_MADE = tuple(f"demo-kubevip-{number}" for number in (2, 3, 4, 5))
 _STOP_SECONDS = 10.0
 _FIPOP = Path(sys.executable).parent / "fipop"
 
@@ -61,6 +66,7 @@ class Story:
         await self._request_addresses()
         await self._delete_plain()
         await self._watch_a_quiet_fleet()
+        await self._give_each_service_an_address()
         await self._check_what_must_not_be()
 
     async def ask_fipop(self) -> None:
@@ -245,6 +251,79 @@ class Story:
             and not any(one.is_write or one.user_agent.startswith("Helm") for one in requests),
         )
 
+    async def _give_each_service_an_address(self) -> None:
+        stage = self.stage
+        stage.report.chapter("Each Service in demo gets an address of its own")
+        users, client = stage.guests["demo"].client, stage.management.client
+        await client.patch(_OPTIONS, {"data": {"serviceVisitSeconds": "2"}})
+        # Two floating IPs are there, and are in use.
+        limits = {"minAllocate": 1, "preAllocate": 1, "maxAllocate": 6, "releaseAfterSeconds": 10}
+        await client.patch(_RANGE, {"spec": {"perGuest": limits}})
+        stage.report.step(
+            "an administrator sets perGuest of the range: a guest cluster has up to 6 floating IPs"
+        )
+        await self._expect(
+            "fipop makes a spare floating IP for demo",
+            lambda view: _address(view, _MADE[0]) in _pool(view, "demo"),
+        )
+        await users.create("/api/v1/namespaces", {"metadata": {"name": "apps"}})
+        for name in _APPS:
+            await self._create_service(name, namespace="apps")
+        await self._expect(
+            "four Services have addresses, and nobody created a floating IP",
+            lambda view: (
+                len({_services(view)[name] for name in _APPS[:4]} - {""}) == 4
+                and {_services(view)[name] for name in _APPS[:4]} == {_address(view, name) for name in _MADE}
+            ),
+        )
+        await self._expect(
+            "the fifth one waits, and demo-kubevip says for what",
+            lambda view: (
+                not _services(view)[_APPS[4]]
+                and _APPS[4] in find_condition(view.floating_ips["demo-kubevip"], "DemandMet")["message"]
+            ),
+        )
+        await self._expect(
+            "each floating IP names the Service that uses it",
+            lambda view: all(
+                _services(view)[name.partition("/")[2]] == _address(view, made)
+                for made in _MADE
+                for name in view.floating_ips[made]["status"]["services"]["names"]
+            ),
+        )
+        found = parse_metrics(await stage.operator.metrics())
+        unmet = [
+            one
+            for one in found
+            if one.name == "fipop_guest_demand_met" and one.labels["guest_cluster"] == "demo"
+        ]
+        stage.report.check(
+            "a metric shows that the demand is not met", holds=[one.value for one in unmet] == [0.0]
+        )
+        given = (await self._run_fipop("who", "apps/one"))[1]
+        stage.report.check(
+            "fipop who finds the address of the Service apps/one", holds="demo-kubevip-" in given
+        )
+        await self._let_go(limits)
+
+    async def _let_go(self, limits: dict[str, int]) -> None:
+        view = await self._observe()
+        kept = {_services(view)[name] for name in _APPS[:2]}
+        left = {_services(view)[name] for name in _APPS[2:4]}
+        for name in reversed(_APPS[2:]):
+            self.stage.report.step(f"a user deletes the Service {name}")
+            await self.stage.guests["demo"].client.delete(f"/api/v1/namespaces/apps/services/{name}")
+        await self.stage.management.client.patch(_RANGE, {"spec": {"perGuest": {**limits, "preAllocate": 0}}})
+        await self._expect(
+            "fipop deletes the two floating IPs that no Service uses, and no other",
+            lambda view: {_address(view, name) for name in _MADE} - {""} == kept,
+        )
+        await self._expect(
+            f"their addresses {', '.join(sorted(left))} come back at the end of their quarantine",
+            lambda view: view.reservations.keys().isdisjoint(left),
+            seconds=_QUARANTINE_SECONDS,
+        )
+
     async def _count_visits(self) -> float:
         labels = {"guestclustername": "demo", "event": "api_connection"}
         return sum(
@@ -278,14 +357,16 @@ class Story:
             holds=bool(log) and not any(token in log for token in tokens),
         )
 
-    async def _expect(self, fact: str, test: Callable[[FleetView], Any]) -> None:
+    async def _expect(
+        self, fact: str, test: Callable[[FleetView], Any], *, seconds: float = _PATIENCE_SECONDS
+    ) -> None:
         """Wait until the fleet is as it should be. `test` may fail to find what is not there yet."""
 
         async def look() -> bool:
             return bool(test(await self._observe()))
 
         try:
-            holds = await eventually(look, seconds=_PATIENCE_SECONDS, what=fact)
+            holds = await eventually(look, seconds=seconds, what=fact)
         except DeadlineError:
             holds = False
         self.stage.report.check(fact, holds=holds)

@@ -147,7 +147,7 @@ def per_guest() -> dict[str, Constraint]:
         f"{place}.preAllocate maximum": of(1, 1025, f"{most} 1024"),
         f"{place}.maxAllocate minimum": of(1, 0, f"{least} 1"),
         f"{place}.maxAllocate maximum": of(1024, 1025, f"{most} 1024"),
-        f"{place}.releaseAfterSeconds minimum": of(60, 59, f"{least} 60"),
+        f"{place}.releaseAfterSeconds minimum": of(10, 9, f"{least} 10"),
         f"{place}.releaseAfterSeconds maximum": of(31536000, 31536001, f"{most} 31536000"),
         f"{place} rule 0": of(
             (

@@ -14,7 +14,7 @@ from localfleet.assets import ensure
 from localfleet.waiting import eventually
 
 LAST_LINE = re.compile(r"demo: (\d+) checks passed, (\d+) failed")
-STORY_SECONDS = 270
+STORY_SECONDS = 480
 STOP_SECONDS = 30
 
 
