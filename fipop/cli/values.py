@@ -29,9 +29,7 @@ from fipop.texts import clean
 _LONGEST = 200
 
 
-@click.command(
-    short_help="Values of kube-vip in a guest cluster, and what a change would change.", epilog=EXIT_CODES
-)
+@click.command(short_help="Values of kube-vip, and what a change would do.", epilog=EXIT_CODES)
 @click.argument("cluster", required=False)
 @click.option(
     "--diff",
