@@ -24,7 +24,9 @@ from tests.api.live_options import with_options
 @pytest_asyncio.fixture(scope="session")
 async def quick_stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
     """Guests are visited every second: the group "quick-stack"."""
-    async with open_stack(fleet, "quick", settings={"operateGuestClusterInterval": "1"}) as stack:
+    async with open_stack(
+        fleet, "quick", settings={"operateGuestClusterInterval": "1", "serviceVisitSeconds": "1"}
+    ) as stack:
         await stack.start_operator()
         yield stack
 
