@@ -40,7 +40,7 @@ from fipop.texts import clean
 _MAX_COUNT = 10_000
 _HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SERVICES", "SINCE", "REQUESTED BY")
 _WIDE = ("SPACE", "HOW", "UNTIL")
-_LIKE_AN_ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
+_LIKE_AN_ADDRESS = re.compile(r"[0-9.]+|.*:.*")  # no name has a colon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from fipop.api import names
+from fipop.operator.rollout.controller import parse_counts
 from tests.harness.fleet import NAMESPACE, RANCHER, Fleet
 
 IDS = tuple(f"c-m-{number}" for number in range(6))
@@ -122,6 +123,26 @@ async def test_a_change_reaches_labelled_canaries_first_then_all() -> None:
     await until(fleet, "Completed")
     assert tags(fleet) == ["v2"] * 6
     assert reasons(fleet) == ["RolloutStarted", "RolloutCompleted"] * 2
+
+
+async def test_the_counts_that_commands_show_are_those_of_the_guest_clusters_in_each_rollout() -> None:
+    """Each guest cluster is in one count, 10 s after it moved at the latest, also in the second rollout."""
+    fleet = await settled()
+    for version in ("v2", "v3"):
+        assert counts(fleet)["succeeded"] == len(IDS)
+        fleet.set_options(kubevipChartValues=values(version))
+        await until_another(fleet)
+        await fleet.pass_time(20)
+        shown = counts(fleet)
+        assert sum(shown.values()) == len(IDS)
+        assert shown["pending"] == tags(fleet).count("v1" if version == "v2" else "v2")
+        await until(fleet, "Completed")
+    assert counts(fleet)["succeeded"] == len(IDS)
+
+
+def counts(fleet: Fleet) -> dict[str, int]:
+    """Return how many guest clusters are where, as `fipop rollout status` reads it."""
+    return parse_counts(fleet.memory.objects[KEPT]["data"])
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
