@@ -1,6 +1,6 @@
 """Services of a guest cluster that wait get floating IPs, and lose them, on real control planes (`perGuest`)."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -10,13 +10,11 @@ from localfleet.controlplane import ControlPlane
 from localfleet.proxy import upstream_of
 from localfleet.rancher_plan import Guest, GuestKind
 from localfleet.rancher_steps import delete
-from localfleet.stack import Stack, build_range, condition
+from localfleet.stack import Stack, condition
 from localfleet.waiting import eventually
-from tests.api.borrowing import borrow
-from tests.api.tenant import Tenant, open_tenant
+from tests.api.tenant import Tenant
 
-pytest_plugins = ("tests.api.shared_stacks",)
-pytestmark = pytest.mark.xdist_group("quick-stack")
+pytestmark = pytest.mark.xdist_group("default")
 
 CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubevip"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -24,19 +22,6 @@ ADDRESSES = "kube-vip.io/loadbalancerIPs"
 NAMES = ("one", "two", "three")
 PATIENCE_SECONDS = 40.0
 REPORT_SECONDS = 90.0
-
-
-@pytest_asyncio.fixture(scope="module")
-async def stack(quick_stack: Stack) -> AsyncIterator[Stack]:
-    """An operator that lists Services every second."""
-    async with borrow(quick_stack, build_range("unused", "10.76.0.0/24", harvester="nowhere")) as stack:
-        yield stack
-
-
-@pytest_asyncio.fixture
-async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
-    async with open_tenant(stack, numbers) as tenant:
-        yield tenant
 
 
 @pytest_asyncio.fixture
