@@ -8,7 +8,7 @@ import pytest_asyncio
 from localfleet.client import Json
 from localfleet.controlplane import ControlPlane
 from localfleet.proxy import upstream_of
-from localfleet.rancher_plan import Guest
+from localfleet.rancher_plan import Guest, GuestKind
 from localfleet.rancher_steps import delete
 from localfleet.stack import Stack, condition
 from localfleet.waiting import eventually
@@ -21,11 +21,12 @@ SERVICES = "/api/v1/namespaces/default/services"
 ADDRESSES = "kube-vip.io/loadbalancerIPs"
 NAMES = ("one", "two", "three")
 PATIENCE_SECONDS = 40.0
+REPORT_SECONDS = 90.0
 
 
 @pytest_asyncio.fixture
 async def guest(stack: Stack, tenant: Tenant, second_guest: ControlPlane) -> AsyncIterator[Guest]:
-    plan = stack.player.plan_guest(f"guest-{tenant.number}")
+    plan = stack.player.plan_guest(f"guest-{tenant.number}", kind=GuestKind.OTHER_MACHINES)
     guest = await stack.player.create_guest(plan, upstream_of(second_guest))
     yield guest
     for name in NAMES:
@@ -56,7 +57,7 @@ async def test_services_that_wait_get_floating_ips_which_go_when_no_service_uses
         return "default/two" in condition(found, "DemandMet")["message"]
 
     await eventually(lambda: pool_has(first, second), seconds=PATIENCE_SECONDS, what="a second address")
-    await eventually(is_told, seconds=PATIENCE_SECONDS, what="what limits it")
+    await eventually(is_told, seconds=REPORT_SECONDS, what="what limits it")
     for name, address in (("one", first), ("three", second)):
         changed = {"metadata": {"annotations": {ADDRESSES: address}}}
         await second_guest.client.patch(f"{SERVICES}/{name}", changed)
@@ -69,7 +70,7 @@ async def test_services_that_wait_get_floating_ips_which_go_when_no_service_uses
         found = [(await services_of(name)).get("names") for name in ("web", made)]
         return found == [["default/one"], ["default/three"]]
 
-    await eventually(are_named, seconds=90, what="the Services that use them")
+    await eventually(are_named, seconds=REPORT_SECONDS, what="the Services that use them")
     await second_guest.client.delete(f"{SERVICES}/three")
     await second_guest.client.delete(f"{SERVICES}/two")
     await eventually(lambda: pool_has(first), seconds=PATIENCE_SECONDS, what="one address alone")
