@@ -157,6 +157,7 @@ class RangeSpec(YamlFields):
     allowed_workspaces: tuple[str, ...] = ()
     allowed_clusters: tuple[str, ...] = ()
     max_per_guest: int | None = None
+    interface: str = ""
     per_guest: PerGuest | None = None
     """None: no floating IP is made for Services."""
 

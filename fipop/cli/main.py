@@ -23,6 +23,7 @@ _COMMANDS = {
     "check": ("fipop.cli.check", "check"),
     "adopt": ("fipop.cli.adopt", "adopt"),
     "web": ("fipop.cli.web", "web"),
+    "values": ("fipop.cli.values", "values"),
     "rollout": ("fipop.cli.rollout", "rollout"),
 }
 

@@ -96,6 +96,9 @@ def _lines(found: StatusReport) -> Iterator[str]:
     yield f"Operator        {_operator(found)}"
     if installation.rollout is not None:
         yield f"Rollout         {clean(describe_rollout(installation))}"
+    for role, versions in found.count_versions().items():
+        spread = ", ".join(f"{version or 'unknown'} in {number}" for version, number in versions.items())
+        yield f"Versions        {clean(f'{role} {spread}')}"
     yield ""
 
 

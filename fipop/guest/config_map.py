@@ -89,6 +89,8 @@ class ConfigMapResult:
     """The keys that have a foreign value, with the floating IPs that ask for them."""
     hides_range: bool = False
     """Whether key `range-global` is hidden by what fipop wrote."""
+    overruled: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """By floating IP whose interface does not count, a sentence."""
     error: FipopError | None = None
 
 
@@ -143,6 +145,19 @@ def find_foreign_pools(config_maps: Iterable[Json]) -> frozenset[str]:
             ):
                 found.add(scope)
     return frozenset(found)
+
+
+def find_overruled(floating_ips: Iterable[FloatingIP], keys: Mapping[str, Key]) -> dict[tuple[str, str], str]:
+    """Return a sentence for each floating IP whose interface does not count, as an older one's has the key."""
+    found = {}
+    for one in floating_ips:
+        name = _INTERFACE + (one.spec.service_namespace or "global")
+        if one.spec.interface and name in keys and keys[name].value != one.spec.interface:
+            found[one.key] = (
+                f"Interface {one.spec.interface} does not count: key {name} is {keys[name].value}, by an older "
+                "floating IP. Set serviceNamespace to tell them apart."
+            )
+    return found
 
 
 def plan_config_map(

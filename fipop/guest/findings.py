@@ -95,8 +95,14 @@ def describe_status(release: Release) -> ReleaseStatus:
     )
 
 
-def judge_config_map(name: FloatingIPName, result: ConfigMapResult, *, finalizers: int = 0) -> Finding:
-    """Judge the ConfigMap for one floating IP. `finalizers`: how many Services wait for a provider that is gone."""
+def judge_config_map(
+    name: FloatingIPName, result: ConfigMapResult, *, mismatch: str = "", finalizers: int = 0
+) -> Finding:
+    """Judge the ConfigMap for one floating IP.
+
+    `mismatch`: how its interface contradicts Harvester's map. `finalizers`: how many Services wait for a provider that
+    is gone.
+    """
     if result.error is not None:
         return Finding(verdict=Verdict.FALSE, reason="WriteFailed", message=sentence(str(result.error)))
     if result.outcome is Outcome.WITHHELD:
@@ -109,7 +115,10 @@ def judge_config_map(name: FloatingIPName, result: ConfigMapResult, *, finalizer
             'Remove them, or set annotation updateConfigMap: "true" to overwrite them.'
         )
         return Finding(verdict=Verdict.FALSE, reason="ForeignValue", message=message)
+    if mismatch:
+        return Finding(verdict=Verdict.FALSE, reason="InterfaceMismatch", message=mismatch)
     notes = [describe_hidden()] if result.hides_range else []
+    notes += filter(None, [result.overruled.get(name)])
     if finalizers:
         notes.append(
             f"The cloud provider is removed, and {finalizers} Services have its finalizer. Take it off with "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -24,7 +25,7 @@ from fipop.guest.workloads import (
     parse_ready_since,
 )
 from fipop.ipam.machines import read_endpoints, read_node
-from fipop.jsons import Json
+from fipop.jsons import Json, as_mapping, as_text
 from fipop.kube.client import TOO_MUCH, KubeClient
 from fipop.kube.resources import (
     CONFIG_MAPS,
@@ -36,9 +37,13 @@ from fipop.kube.resources import (
     SECRETS,
     SERVICES,
 )
+from fipop.texts import clean
 
 WAIT = timedelta(seconds=5)
 """How long a Service has no address until it counts as waiting: its provider may be about to serve it."""
+HARVESTER_MAP = "harvester-nad-mapping"
+"""The ConfigMap of Harvester's cloud provider, since its chart 0.2.12."""
+_LONGEST_MAP = 64 * 1024
 NODES_IN_PAGE = 50
 """A node has some 20 KiB: names of images above all."""
 
@@ -90,6 +95,18 @@ async def read_machines(client: KubeClient) -> InUseAddresses:
         client.get(ENDPOINTS, "kubernetes", namespace="default"),
     )
     return find_machines(nodes.items, read_endpoints(server or {}))
+
+
+async def read_interfaces(client: KubeClient) -> dict[str, str]:
+    """Return the interfaces of nodes by network, as Harvester's cloud provider lists them; empty if it does not."""
+    found = await client.get(CONFIG_MAPS, HARVESTER_MAP, namespace="kube-system")
+    text = as_text(as_mapping((found or {}).get("data")).get("interface-nad-mapping"))
+    try:
+        listed = as_mapping(json.loads(text)) if len(text) <= _LONGEST_MAP else {}
+    except (ValueError, RecursionError):
+        return {}
+    named = {network: each for network, each in listed.items() if isinstance(each, str) and each}
+    return {clean(network): clean(each) for network, each in named.items()}
 
 
 async def observe(

@@ -128,9 +128,12 @@ def is_on_network(guest: Guest, network: str) -> bool:
     A range says `vlan10`, which is compared with what follows the `/` of a machine's network name, or
     `default/vlan10`, which is compared with the whole.
     """
-    if "/" in network:
-        return network in guest.networks
-    return any(name.rpartition("/")[2] == network for name in guest.networks)
+    return any(is_same_network(network, each) for each in guest.networks)
+
+
+def is_same_network(network: str, name: str) -> bool:
+    """Whether what a range says is the name of a network, as `is_on_network` compares them."""
+    return network == (name if "/" in network else name.rpartition("/")[2])
 
 
 def _blocker(each: FloatingIPRange, guest: Guest, is_full: Callable[[str], bool]) -> NoRange | None:

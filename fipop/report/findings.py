@@ -25,6 +25,7 @@ from fipop.report.fleet import FloatingIPReport, GuestSummary
 from fipop.report.ranges import RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
+from fipop.report.values import find_unfitting
 from fipop.texts import sentence
 
 PENDING_GRACE = timedelta(minutes=5)
@@ -156,6 +157,7 @@ def judge(
     yield from _judge_schemas(snapshot.installation)
     yield from _judge_operator(snapshot)
     yield from _judge_options(snapshot.installation)
+    yield from _judge_overrides(snapshot)
     yield from _judge_rollout(snapshot)
     yield from _judge_ranges(snapshot, tuple(ranges))
     yield from _judge_addresses(snapshot)
@@ -243,6 +245,13 @@ def _judge_options(found: Installation) -> Iterator[Finding]:
         yield point(_OPERATOR, Severity.CRITICAL, "BadOption", message, edit)
     for unwise in found.unwise_options:
         yield point(_OPERATOR, Severity.INFO, "UnwiseOption", unwise, edit)
+
+
+def _judge_overrides(snapshot: Snapshot) -> Iterator[Finding]:
+    if snapshot.is_read(Kind.CLUSTERS):
+        for unused in find_unfitting(snapshot.installation.settings, snapshot.cache.clusters.all()):
+            advice = "Correct the entry, or label a provisioning Cluster"
+            yield point(_OPERATOR, Severity.INFO, "OverrideUnused", unused, advice)
 
 
 def _judge_rollout(snapshot: Snapshot) -> Iterator[Finding]:

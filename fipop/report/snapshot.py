@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 SCHEMA_REVISIONS = {
-    f"floatingipranges.{names.GROUP}": 7,
+    f"floatingipranges.{names.GROUP}": 8,
     f"floatingips.{names.GROUP}": 6,
     f"floatingipreservations.{names.GROUP}": 3,
 }

@@ -59,6 +59,15 @@ class StatusReport:
         is_read = self.snapshot.is_read(Kind.FLOATING_IPS, Kind.CLUSTERS)
         return counts if is_read else dict.fromkeys(counts)
 
+    def count_versions(self) -> Mapping[str, Mapping[str, int]]:
+        """Count guest clusters by the chart versions that they run, for each chart."""
+        statuses = {each.floating_ip.namespace: each.floating_ip.status.guest for each in self.floating_ips}
+        releases = [one for guest in statuses.values() if guest for one in guest.releases if one.status]
+        roles = sorted({each.role for each in releases})
+        return {
+            role: Counter(sorted(each.version for each in releases if each.role == role)) for role in roles
+        }
+
     def to_fields(self) -> dict[str, Any]:
         """Return the fields of the JSON."""
         return {
@@ -69,6 +78,7 @@ class StatusReport:
             "floatingIps": self.count_floating_ips(),
             "guests": self.count_guests(),
             "rollout": self.snapshot.installation.render_rollout(),
+            "versions": self.count_versions(),
             "problems": self.problems,
             "unread": self.snapshot.unread,
         }

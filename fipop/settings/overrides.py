@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -26,6 +25,8 @@ from fipop.settings.values import (
 )
 from fipop.settings.yaml import YamlRefusedError, find_line, parse_yaml
 
+Operator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist"]
+
 
 class _Fields:
     """The base of a dataclass whose field `chart_version` is `chartVersion` in the YAML, which has no others."""
@@ -34,15 +35,6 @@ class _Fields:
     __pydantic_config__: ClassVar = ConfigDict(
         alias_generator=to_camel, extra="forbid", hide_input_in_errors=True
     )
-
-
-class Operator(StrEnum):
-    """How a requirement compares."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +47,13 @@ class Requirement(_Fields):
 
     def __post_init__(self) -> None:
         """Refuse what the API server refuses."""
-        if bool(self.values) != (self.operator in (Operator.IN, Operator.NOT_IN)):
+        if bool(self.values) != (self.operator in ("In", "NotIn")):
             raise SettingsError("must have values with In and NotIn, and none with Exists and DoesNotExist")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether labels fulfil it. A label that is missing is not in any values."""
-        match self.operator:
-            case Operator.IN:
-                return labels.get(self.key) in self.values
-            case Operator.NOT_IN:
-                return labels.get(self.key) not in self.values
-            case Operator.EXISTS:
-                return self.key in labels
-            case Operator.DOES_NOT_EXIST:
-                return self.key not in labels
+        is_found = labels.get(self.key) in self.values if self.values else self.key in labels
+        return is_found == (self.operator in ("In", "Exists"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

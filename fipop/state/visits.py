@@ -52,6 +52,8 @@ class VisitRecord:
     """The Deployments that matter to the cloud provider, as they were read last."""
     foreign_pools: frozenset[str] = frozenset()
     """The namespaces whose pool is none of fipop's; "global" stands for all others."""
+    interfaces: Mapping[str, str] = field(default_factory=dict)
+    """Those of Harvester's networks, as its cloud provider listed them when nodes were read last."""
     machines_read_at: float = -math.inf
     """When nodes and Deployments were read last."""
     bare_since: float | None = None

@@ -47,11 +47,12 @@ async def second_guest(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
 
 @pytest_asyncio.fixture(scope="session")
 async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    """The operator with the options of the chart, but that it visits each second: the group "default".
+    """The operator with the options of the chart, but that it visits and lists each second: the group "default".
 
     Each test works on names, ranges and addresses of its own (`numbers`), and asserts nothing about those of others.
     """
-    async with open_stack(fleet, "shared", settings={"operateGuestClusterInterval": "1"}) as stack:
+    options = {"operateGuestClusterInterval": "1", "serviceVisitSeconds": "1"}
+    async with open_stack(fleet, "shared", settings=options) as stack:
         await stack.start_operator()
         yield stack
 

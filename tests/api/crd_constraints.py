@@ -218,6 +218,10 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "status.reportedCount minimum": of((0, 2**63 - 1), -1, "greater than or equal to 0"),
         "spec.maxPerGuest minimum": of(1, (0, -1), "greater than or equal to 1"),
         "spec.maxPerGuest maximum": of(2**31 - 1, 2**31, "less than or equal to 2147483647"),
+        "spec.interface maxLength": longest(15),
+        "spec.interface pattern": of(
+            ("", "enp1s0", "bond0.100", "eth0:1"), ("eth 0", "eth/0"), "should match"
+        ),
         **per_guest(),
         **capacity(),
         **conditions(),
@@ -293,7 +297,7 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
             )
         },
         "status.services.names maxItems": of(["a/b"] * 8, ["a/b"] * 9, "Too many"),
-        "status.services.names[] maxLength": longest(320),
+        "status.services.names[] maxLength": longest(512),
         "status.services.count minimum": of(0, -1, "greater than or equal to 0"),
         **conditions(),
     },

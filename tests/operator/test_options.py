@@ -133,3 +133,57 @@ async def test_an_unknown_name_is_warned_of_and_changes_nothing() -> None:
     [message] = reports(fleet, "UnwiseOption")
     assert 'option "kubevipUpdates" is unknown (did you mean "kubevipUpdate"?)' in message
     assert reports(fleet, "BadOption") == []
+
+
+BAD = {
+    "logLevel": "Loud",
+    "operateGuestClusterInterval": "0",
+    "metricsPort": "8081",
+    "traceIpamData": "perhaps",
+    "kubevipGuestInstall": "always",
+    "kubevipUpdate": "2",
+    "kubevipNamespace": "Vip_System",
+    "kubevipReleaseName": "x" * 54,
+    "kubevipChartRepoUrl": "ftp://charts.example",
+    "kubevipChartRef": "charts.example/kube-vip",
+    "kubevipChartVersion": "~0.9",
+    "kubevipChartValues": "image: {tag: y}",
+    "kubevipCloudProviderReleaseName": "-provider",
+    "kubevipCloudProviderChartRef": "oci://charts.example/provider:v1",
+    "kubevipCloudProviderChartVersion": "0.2",
+    "kubevipCloudProviderChartValues": "image: [",
+    "kubevipChartSecret": "No Name",
+    "kubevipChartCA": "no/name",
+    "kubevipChartDigest": "sha256:12",
+    "kubevipCloudProviderChartDigest": "md5:12",
+    "helmConcurrency": "1.5",
+    "guestRequestsPerSecond": "-1",
+    "createFloatingIPs": "maybe",
+    "kubevipRolloutType": "Sudden",
+    "kubevipRolloutCanaries": "0",
+    "kubevipRolloutMaxConcurrency": "101%",
+    "kubevipRolloutMinSuccessTime": "1e3",
+    "kubevipRolloutProgressDeadline": "0x10",
+    "kubevipRolloutMaxFailures": "ten",
+    "kubevipRolloutFailureStrategy": "Panic",
+    "kubevipRolloutPaused": "y",
+}
+"""A bad value of each option."""
+
+
+async def test_each_bad_option_is_reported_at_once_with_what_is_accepted_and_no_release_changes() -> None:
+    fleet = build_opted_in()
+    fleet.set_options(kubevipUpdate="true")
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(VISITED)
+    secrets = fleet.guests[A].of_kind("secrets")
+    assert set(fleet.guests[A].releases.values()) == {"deployed"}
+    fleet.set_options(**BAD)
+    await fleet.pass_time(POLL_SECONDS + 1)
+    messages = {each.split()[1]: each for each in reports(fleet, "BadOption")}
+    assert messages.keys() == BAD.keys()
+    for option, bad in BAD.items():
+        assert " must " in messages[option]
+        assert repr(bad) in messages[option] or f"({len(bad)} characters)" in messages[option]
+    await fleet.pass_time(VISITED)
+    assert fleet.guests[A].of_kind("secrets") == secrets, "no revision was made"

@@ -23,7 +23,7 @@ from tests.unit.metrics.samples import Fleet
 ROOT = Path(__file__).parents[2]
 SOURCES = {path: path.read_text() for path in (ROOT / "fipop").rglob("*.py")}
 CODE = "\n".join(SOURCES.values())
-READING = {"adopt", "check", "free", "status", "who"}
+READING = {"adopt", "check", "free", "status", "values", "who"}
 REPORTING = {"complain", "record", "warn", "_warn", "_refuse", "unreachable", "describe_problem"}
 REPORTERS = r"fipop/(operator/.*|state/\w+|guest/helm/\w+|cloudprovider/\w+|errors)\.py$"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
@@ -10,14 +11,14 @@ from fipop.boundary import loop_time
 from fipop.guest.config_map import Known
 from fipop.guest.harvester import is_back
 from fipop.guest.helm.charts import Role, Target
-from fipop.guest.observe import Observed
+from fipop.guest.observe import HARVESTER_MAP, Observed
 from fipop.guest.plan import Wish
 from fipop.guest.releases import Release, Status, find_places
 from fipop.ipam.addresses import Address, format_address
 from fipop.operator.addresses.decision import bind_guest
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.plan import Member
-from fipop.rancher.matching import Guest
+from fipop.rancher.matching import Guest, is_same_network
 from fipop.settings.options import Settings
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import address_of, read_addresses, slots_named_by
@@ -97,7 +98,7 @@ def find_duty(cache: ClusterCache, state: GuestState, settings: Settings) -> Dut
         return None
     return Duty(
         guest=guest,
-        floating_ips=floating_ips,
+        floating_ips=tuple(_with_interface(cache, each) for each in floating_ips),
         held=held,
         known=known,
         in_conflict=_find_conflicts(cache, floating_ips),
@@ -105,6 +106,19 @@ def find_duty(cache: ClusterCache, state: GuestState, settings: Settings) -> Dut
         keeps=keeps and not removes,
         removes=removes,
     )
+
+
+def describe_mismatch(cache: ClusterCache, floating_ip: FloatingIP, interfaces: Mapping[str, str]) -> str:
+    """Return how the interface of a floating IP contradicts that of its network; "" if it does not."""
+    found = cache.ranges.get("", floating_ip.status.range or "")
+    network, wanted = (found.harvester_network or "", floating_ip.spec.interface) if found else ("", "")
+    for name, interface in interfaces.items() if network and wanted else ():
+        if is_same_network(network, name) and interface != wanted:
+            return (
+                f"Interface {wanted} is not that of network {name}: ConfigMap kube-system/{HARVESTER_MAP} of the guest "
+                f"cluster has {interface}. Correct spec.interface."
+            )
+    return ""
 
 
 def is_leaving(guest: Guest, settings: Settings) -> bool:
@@ -180,6 +194,14 @@ def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
         floating_ip.cluster,
         floating_ip.problem,
     )
+
+
+def _with_interface(cache: ClusterCache, floating_ip: FloatingIP) -> FloatingIP:
+    """Return a floating IP with the interface of its range if it names none itself."""
+    found = cache.ranges.get("", floating_ip.status.range or "")
+    if floating_ip.spec.interface or found is None:
+        return floating_ip
+    return replace(floating_ip, spec=replace(floating_ip.spec, interface=found.spec.interface))
 
 
 def _is_opted_in(guest: Guest | None, settings: Settings) -> bool:

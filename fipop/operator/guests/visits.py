@@ -24,6 +24,7 @@ from fipop.guest.config_map import (
     build_keys,
     find_foreign_pools,
     find_namespace,
+    find_overruled,
 )
 from fipop.guest.errors import VisitTimeoutError, explain_refusal
 from fipop.guest.findings import (
@@ -40,7 +41,14 @@ from fipop.guest.findings import (
 from fipop.guest.harvester import build_patch, find_harvester, is_taken_by_harvester, should_park
 from fipop.guest.helm.charts import Role
 from fipop.guest.in_use import InUseAddresses, TooManyAddressesError, count_finalizers, find_in_use
-from fipop.guest.observe import Observed, observe, read_config_maps, read_in_use, read_machines
+from fipop.guest.observe import (
+    Observed,
+    observe,
+    read_config_maps,
+    read_in_use,
+    read_interfaces,
+    read_machines,
+)
 from fipop.guest.plan import SOON_SECONDS, Step, Verb, Wish, plan_releases
 from fipop.guest.releases import Release, Status, find_places
 from fipop.ipam.addresses import parse_address
@@ -51,7 +59,14 @@ from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
 from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, count_guest_event, result_label
 from fipop.operator.addresses.quarantine import QuarantineReconciler
 from fipop.operator.configuration import Configuration
-from fipop.operator.guests.duties import Duty, choose_namespace, choose_wish, find_duty, find_needs
+from fipop.operator.guests.duties import (
+    Duty,
+    choose_namespace,
+    choose_wish,
+    describe_mismatch,
+    find_duty,
+    find_needs,
+)
 from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
 from fipop.operator.guests.permits import WritePermits
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip, request_visit
@@ -167,6 +182,9 @@ class VisitController:
             if is_due:
                 with troubles.noted():
                     await self._read_machines(state, guest, client, began)
+                if guest.on_harvester and any(each.spec.interface for each in duty.floating_ips):
+                    with troubles.noted():
+                        state.visits.interfaces = await read_interfaces(client)
             observed, unseen = None, None
             try:
                 observed = await self._observe(state, duty, client, is_due=is_due) if duty.places else None
@@ -191,7 +209,15 @@ class VisitController:
         finalizers = count_finalizers(services) if duty.removes and _has_no_provider(releases) else 0
         observation = GuestObservation(
             reachable=True,
-            configured={each: judge_config_map(each, written, finalizers=finalizers) for each in duty.served},
+            configured={
+                each.key: judge_config_map(
+                    each.key,
+                    written,
+                    mismatch=describe_mismatch(self.guests.cache, each, state.visits.interfaces),
+                    finalizers=finalizers,
+                )
+                for each in duty.floating_ips
+            },
             served=duty.served,
             conditions=self._judge(state, duty, steps, wish, unseen),
             releases=tuple(describe_status(each) for each in releases if duty.keeps or each.revision)
@@ -251,7 +277,7 @@ class VisitController:
         result = await writer.sync(config_maps, namespace, keys, duty.known)
         if result.outcome in (Outcome.WRITTEN, Outcome.FAILED):
             self._count(duty.guest, GuestEvent.CONFIG_MAP, success=result.outcome is Outcome.WRITTEN)
-        return result
+        return replace(result, overruled=find_overruled(duty.floating_ips, keys))
 
     async def _park(self, duty: Duty, client: KubeClient, observed: Observed) -> None:
         """Let Harvester's kube-vip make room for fipop's, or run again. Raises ApiError."""

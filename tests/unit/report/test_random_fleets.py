@@ -249,7 +249,7 @@ def test_who_says_of_an_address_what_the_objects_say(server: Server, world: Worl
             assert {(one["namespace"], one["name"]) for one in each["contenders"]} == book.others(
                 space, address
             )
-            having = {owner, *book.others(space, address)} if state != "quarantined" else set()
+            having = book.others(space, address) | ({owner} if state != "quarantined" else set())
             requested_by = {(one["namespace"], one["name"]) for one in each["requestedBy"]}
             assert requested_by == book.asking(space, address) - having
         assert code == (4 if world.refused else 0 if known else 1)
