@@ -146,7 +146,6 @@ async def versions(client: ApiClient) -> Mapping[str, str]:
 @pytest.mark.parametrize(
     ("source", "version"),
     [("HTTP", ""), ("OCI", "0.9.9")],
-    # tests/api/test_release_options.py has the other two.
     ids=["HTTP-newest", "OCI-a version"],
 )
 async def test_charts_come_from_a_repository_or_a_registry_in_the_version_asked_for_or_the_newest(
