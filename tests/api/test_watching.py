@@ -20,7 +20,6 @@ from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api.objects import FloatingIPRange, read_object
 from fipop.backoff import Backoff, Delays
-from fipop.errors import StartError
 from fipop.kube.client import KubeClient
 from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, NAMESPACES, Resource
@@ -239,22 +238,6 @@ async def test_a_user_without_a_name_can_watch(
             await seen.wait_for("floatingipranges", None, "nameless")
     finally:
         await management.client.delete(f"{RANGES}/nameless")
-
-
-async def test_a_watch_that_breaks_off_ends_it_though_another_one_waits_for_its_answer(
-    detour: Detour,
-) -> None:
-    proxy, seen = detour.proxy, Seen()
-    waits = Rule(on=On.WATCH, do=Do.HANG, seconds=3600, plural="floatingips", rate=1.0)
-    breaks = Rule(on=On.WATCH, do=Do.STATUS, status=404, plural="floatingipranges", rate=1.0)
-    proxy.schedule = Schedule((waits,))
-    resources = (NAMESPACES, FLOATING_IP_RANGES, FLOATING_IPS)
-    task = start(detour.configuration, seen, *resources, settings=short_settings())
-    await seen.wait_for("namespaces", None, "kube-system")
-    await until(lambda: any(a.resource == "floatingips" and a.verb == "watch" for a in proxy.asked))
-    proxy.schedule = Schedule((waits, breaks))
-    with pytest.raises(StartError, match="watching ended"):
-        await asyncio.wait_for(task, 30)
 
 
 @pytest.mark.slow

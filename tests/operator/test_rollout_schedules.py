@@ -52,7 +52,7 @@ def finish(world: World, phase: Phase) -> None:
 
 
 def test_a_good_target_reaches_all_and_as_many_at_a_time_as_have_succeeded() -> None:
-    world = settled(100)
+    world = settled(40)
     change(world, "B")
     finish(world, Phase.COMPLETED)
     assert world.at("B") == set(world.guests)
@@ -212,7 +212,7 @@ def test_a_lock_that_comes_after_admission_gives_the_place_up() -> None:
 
 
 def test_a_dead_worker_neither_stops_nor_holds_up_a_rollout() -> None:
-    world = settled(100)
+    world = settled(40)
     world.guests["c-000"].is_sick = True
     change(world, "B")
     finish(world, Phase.COMPLETED)
@@ -304,8 +304,8 @@ def test_the_archive_of_the_stable_target_is_gone_and_the_target_is_bad(*, has_r
 
 
 @pytest.mark.parametrize("updates", [True, False])
-def test_two_hundred_guest_clusters_opt_in_at_once_and_are_installed_in_turn(*, updates: bool) -> None:
-    world = World(build_guests(200, None), policy=replace(POLICY, updates=updates))
+def test_many_guest_clusters_opt_in_at_once_and_are_installed_in_turn(*, updates: bool) -> None:
+    world = World(build_guests(60, None), policy=replace(POLICY, updates=updates))
     world.run(180)
     assert len(world.got("A")) == 2
     finish(world, Phase.COMPLETED)
@@ -424,7 +424,7 @@ def test_a_retry_acts_once() -> None:
 
 @pytest.mark.parametrize("fate", ["before", "after"])
 @pytest.mark.parametrize("bad", [True, False])
-@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("number", [1, 3])
 def test_a_leader_that_is_killed_at_a_write_is_followed_by_one_that_ends_it(
     number: int, fate: str, *, bad: bool
 ) -> None:
