@@ -121,16 +121,19 @@ class ControlPlane:
 
     async def stop(self) -> None:
         """Stop everything abruptly: there is nothing in these processes that the store does not have."""
-        await asyncio.gather(*(process.stop(grace_seconds=0) for process in self._others.values()))
-        await self.stop_api()
+        await self._stop_processes()
         if self._client is not None:
             await self._client.close()
             self._client = None
 
     async def restart(self) -> None:
         """Stop and start everything: for after a restore of the store, which leaves caches ahead of it."""
-        await self.stop()
+        await self._stop_processes()
         await self.start()
+
+    async def _stop_processes(self) -> None:
+        await asyncio.gather(*(process.stop(grace_seconds=0) for process in self._others.values()))
+        await self.stop_api()
 
     async def start_api(self) -> None:
         """Start the kube-apiserver alone; its clients among our processes find it again by themselves."""
@@ -158,10 +161,6 @@ class ControlPlane:
         """Wait until /readyz says yes. Raises ProcessFailedError."""
         tls = self._admin_tls()
         await self.api.wait_until(lambda: _is_ready(self.url, tls), timeout_seconds=_START_SECONDS)
-
-    def client_as(self, token: str) -> ApiClient:
-        """A connection with this bearer token; the caller closes it."""
-        return ApiClient(self.url, _trust(self.ca_pem), token=token)
 
     async def token_for(self, namespace: str, account: str, *, seconds: int = 3600) -> str:
         """A token of the ServiceAccount `namespace`/`account`, by TokenRequest."""

@@ -43,10 +43,13 @@ _RELEASES = ("kube-vip", "kube-vip-cloud-provider")
 _ANNOTATION = "kube-vip.io/loadbalancerIPs"
 _CONDITION = "kubefip.k8s.binbash.org/AddressAssigned"
 _PATIENCE_SECONDS = 60.0
+_REPORT_SECONDS = 120.0
+"""fipop changes what it says of Services once a minute."""
 _QUARANTINE_SECONDS = 180.0
 _OPTIONS = "/api/v1/namespaces/kube-fip/configmaps/kube-fip-config"
 _RANGE = f"{OURS}/floatingipranges/guest-vlan"
-_APPS = ("one", "two", "three", "four", "five")
+_OPTIONS_SECONDS = 6.0
+_APPS = tuple(f"app-{number}" for number in range(1, 6))
 _MADE = tuple(f"demo-kubevip-{number}" for number in (2, 3, 4, 5))
 _STOP_SECONDS = 10.0
 _FIPOP = Path(sys.executable).parent / "fipop"
@@ -256,9 +259,10 @@ class Story:
         stage.report.chapter("Each Service in demo gets an address of its own")
         users, client = stage.guests["demo"].client, stage.management.client
         await client.patch(_OPTIONS, {"data": {"serviceVisitSeconds": "2"}})
+        await asyncio.sleep(_OPTIONS_SECONDS)  # until then fipop reads its options
         # Two floating IPs are there, and are in use.
         limits = {"minAllocate": 1, "preAllocate": 1, "maxAllocate": 6, "releaseAfterSeconds": 10}
-        await client.patch(_RANGE, {"spec": {"perGuest": limits}})
+        await client.patch(_RANGE, {"spec": {"perGuest": limits, "quarantineSeconds": 1}})
         stage.report.step(
             "an administrator sets perGuest of the range: a guest cluster has up to 6 floating IPs"
         )
@@ -282,6 +286,7 @@ class Story:
                 not _services(view)[_APPS[4]]
                 and _APPS[4] in find_condition(view.floating_ips["demo-kubevip"], "DemandMet")["message"]
             ),
+            seconds=_REPORT_SECONDS,
         )
         await self._expect(
             "each floating IP names the Service that uses it",
@@ -290,6 +295,7 @@ class Story:
                 for made in _MADE
                 for name in view.floating_ips[made]["status"]["services"]["names"]
             ),
+            seconds=_REPORT_SECONDS,
         )
         found = parse_metrics(await stage.operator.metrics())
         unmet = [
@@ -300,9 +306,9 @@ class Story:
         stage.report.check(
             "a metric shows that the demand is not met", holds=[one.value for one in unmet] == [0.0]
         )
-        given = (await self._run_fipop("who", "apps/one"))[1]
+        given = (await self._run_fipop("who", "apps/app-1"))[1]
         stage.report.check(
-            "fipop who finds the address of the Service apps/one", holds="demo-kubevip-" in given
+            "fipop who finds the address of the Service apps/app-1", holds="demo-kubevip-" in given
         )
         await self._let_go(limits)
 

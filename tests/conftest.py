@@ -10,12 +10,17 @@ from tests.harness.completeness import Completeness
 from tests.harness.group_ends import GroupEnds
 
 # A run is repeatable: the same code gives the same result, on a slow machine, too.
-# Fresh examples are for `make night`.
+# Fresh examples, and ten times as many, are for `make night`.
 NO_TIME = (HealthCheck.too_slow,)
 settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=NO_TIME
+    "repeatable",
+    max_examples=20,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=NO_TIME,
 )
-settings.register_profile("fresh", deadline=None, suppress_health_check=NO_TIME)
+settings.register_profile("fresh", max_examples=300, deadline=None, suppress_health_check=NO_TIME)
 settings.register_profile(
     "hunt",
     phases=(Phase.explicit, Phase.generate),
@@ -27,19 +32,28 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 GC_THRESHOLDS = gc.get_threshold()
+pytest_plugins = ("tests.harness.planes",)
 OF_ONE_GROUP = (
-    *("bare_stack", "installs", "left_behind_stack", "quick_stack", "seen", "service_guest", "stack", "tab"),
-    *("lane", "side"),
+    *(
+        "bare_stack",
+        "guest",
+        "installs",
+        "management",
+        "second_guest",
+        "seen",
+        "service_guest",
+        "stack",
+        "tab",
+    ),
+    *("fleet", "lane", "side"),
 )
 """The fixtures with control planes, operators or browsers that the tests of one group share."""
-OF_ONE_FOLDER = {"fleet": "tests/api/"}
-"""Those that several groups share; with a fleet all that was started in it ends."""
 LONGEST_ID = 200
 """Characters. Some tests have values of many MiB."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(GroupEnds(with_group=OF_ONE_GROUP, with_folder=OF_ONE_FOLDER), "group-ends")
+    config.pluginmanager.register(GroupEnds(OF_ONE_GROUP), "group-ends")
     # The workers of xdist report to this process; only it knows what all of them ran.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Completeness(), "completeness")

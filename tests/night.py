@@ -64,6 +64,11 @@ PARTS = (
         long="python -m tests.operator.simulation 500 --demand --seed SEED",
     ),
     Part(
+        name="demand-fleet",
+        what="1,000 guest clusters whose Services are listed, at the pace of one Rancher",
+        night="python -m tests.operator.demand_fleet",
+    ),
+    Part(
         name="seeded",
         what="broken protocols, each of which the simulation finds",
         night="python -m tests.operator.seeded --seed SEED",

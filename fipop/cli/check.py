@@ -65,7 +65,9 @@ def check(*, reading: Reading, guest: str | None, problems: bool, wait: float, a
         shown = [each for each in found.checks if not (problems and each.severity is Severity.OK)]
         _show(reading, shown if all_each else by_section(summarize(shown)))
         counts = Counter(each.severity.verdict for each in found.checks)
-        click.echo("\n" + ", ".join(f"{counts[each]} {each}" for each in _SIGNS))
+        if shown:
+            click.echo()
+        click.echo(", ".join(f"{counts[each]} {each}" for each in _SIGNS))
         show_unread(found.unread)
     end(is_wrong=found.passed is False, unread=found.unread)
 

@@ -13,6 +13,7 @@ from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.ranges import Range, Usage
+from fipop.report.rendering import moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
 from fipop.state.claims import names_address, read_addresses
 from fipop.state.ledger import OwnerKey
@@ -186,6 +187,12 @@ def find_namespaces(snapshot: Snapshot, name: str) -> tuple[str, ...]:
         if name in (each.namespace, each.name, f"{each.namespace}/{each.name}")
         or (each.status.guest is not None and each.status.guest.cluster == name)
     }
+    found |= {
+        entry.guest
+        for each in snapshot.cache.ranges.all()
+        for entry in each.status.reported
+        if entry.guest == name
+    }
     if not found:
         found = {
             owner.namespace
@@ -237,6 +244,10 @@ def _classify_reserved(
     read, has_range = ranges.get(spec.range), snapshot.cache.ranges.get("", spec.range) is not None
     is_assigned = read is not None and read.space == spec.space and address in ranges.assigned(spec.range)
     owner, *past = owners_of(found)
+    remarks = [f'range "{spec.range}" does not exist' if is_known and not has_range else ""]
+    if spec.guest_gone_since is not None:
+        gone = f"The guest cluster was found gone from Rancher at {moment(spec.guest_gone_since)}"
+        remarks.append(f"{gone}. It may run on, so the address waits 24 h longer")
     return AddressReport(
         address=format_address(address),
         space=spec.space,
@@ -248,7 +259,7 @@ def _classify_reserved(
         out_of_range=found.is_held and not is_assigned and is_known,
         contenders=tuple(_ownership(snapshot, each) for each in named_by if each.key != spec.owner.key),
         past_owners=tuple(past),
-        remark=f'range "{spec.range}" does not exist' if is_known and not has_range else "",
+        remark=". ".join(filter(None, remarks)),
     )
 
 

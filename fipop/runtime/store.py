@@ -12,7 +12,7 @@ import bisect
 import logging
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from fipop.api.codec import UnreadableError
 from fipop.errors import FipopError
@@ -72,12 +72,7 @@ class RestoredStoreError(FipopError):
     What we hold in memory is then worth nothing: the process exits and starts afresh.
     """
 
-    def __init__(self, *, kind: str, name: str, shown: int, seen: int) -> None:
-        self.kind = kind
-        self.name = name
-        self.shown = shown
-        self.seen = seen
-        what = f"{kind} {name}" if name else f"the list of {kind}"
+    def __init__(self, what: str, *, shown: int, seen: int) -> None:
         super().__init__(f"{what} is shown at version {shown} after {seen} was seen: the store was restored")
 
 
@@ -95,7 +90,6 @@ class Store(Generic[P]):
         *,
         kind: str = "object",
         indexes: Mapping[str, Callable[[P], Hashable]] | None = None,
-        tombstone_limit: int = 10_000,
     ) -> None:
         self._project = project
         self._kind = kind
@@ -103,7 +97,6 @@ class Store(Generic[P]):
         self._by_uid: dict[str, P] = {}
         self._order: list[Name] = []
         self._tombstones: dict[Name, int] = {}
-        self._tombstone_limit = tombstone_limit
         self._highest_version = 0
         self._listed_at = 0
         self._loaded = False
@@ -203,14 +196,13 @@ class Store(Generic[P]):
         self, items: list[tuple[Name, JsonView]], list_version: int, seen_before: int
     ) -> None:
         if list_version < seen_before:
-            raise RestoredStoreError(kind=self._kind, name="", shown=list_version, seen=seen_before)
+            raise RestoredStoreError(f"the list of {self._kind}", shown=list_version, seen=seen_before)
         for name, item in items:
             known, shown = self._known_version(name), _version_of(item)
             # What is newer than the list may differ from it; what is not newer must be in it as we saw it.
             if shown < known <= list_version:
-                raise RestoredStoreError(
-                    kind=self._kind, name="/".join(part for part in name if part), shown=shown, seen=known
-                )
+                what = f"{self._kind} {'/'.join(filter(None, name))}"
+                raise RestoredStoreError(what, shown=shown, seen=known)
 
     def _known_version(self, name: Name) -> int:
         living = self._living.get(name)
@@ -225,9 +217,7 @@ class Store(Generic[P]):
             return None
         old = self._living.get(name)
         self._replace(name, old, None)
-        self._tombstones.pop(name, None)
         self._tombstones[name] = version
-        _drop_oldest(self._tombstones, self._tombstone_limit)
         return None if old is None else Change(old=old, new=None)
 
     def _replace(self, name: Name, old: P | None, new: P | None) -> None:
@@ -262,11 +252,6 @@ def _keys(key: Hashable) -> frozenset[Hashable]:
     if isinstance(key, frozenset):
         return key
     return frozenset() if key is None else frozenset((key,))
-
-
-def _drop_oldest(memory: dict[Any, Any], limit: int) -> None:
-    while len(memory) > limit:
-        del memory[next(iter(memory))]
 
 
 def _name_of(obj: JsonView) -> Name:

@@ -1,55 +1,58 @@
-"""The control planes that the tests of this folder share, each real and each started when it is first wanted."""
+"""The stacks that the tests of this folder share. Each starts when it is first wanted, and ends with its group.
 
-import itertools
+| group | has |
+|---|---|
+| "default" | `stack`, an operator with the options of the chart, and `second_guest` |
+| "installs" | `installs`, an operator that keeps releases by helm, and `guest`, which has a node |
+| "guest" | `guest` alone: the releases in it, and the cloud provider |
+| "operators" | `bare_stack`: what operators do that are killed and cut off |
+| "store" | `bare_stack`: what was there before fipop, and a store that is set back |
+| "management" | `management`, without fipop: the client, the CRDs, the chart |
+"""
+
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 import pytest_asyncio
 
+from localfleet.assets import ensure
+from localfleet.certificates import build_authority
 from localfleet.controlplane import ControlPlane
-from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
 from localfleet.fleet import LocalFleet
-from localfleet.stack import Stack, open_stack
+from localfleet.helm import Helm
+from localfleet.stack import SETTINGS, Stack, open_stack
+from tests.api.borrowing import Installs
+from tests.api.chart_source import chart_repository, pack_charts
+from tests.api.live_options import with_options
 from tests.api.tenant import Tenant, open_tenant
 
 
 @pytest_asyncio.fixture(scope="session")
-async def fleet() -> AsyncIterator[LocalFleet]:
-    async with LocalFleet() as fleet:
-        yield fleet
-
-
-@pytest_asyncio.fixture(scope="session")
-async def management(fleet: LocalFleet) -> ControlPlane:
-    """The management cluster that tests share:
-
-    our CRDs and Rancher's, namespaces can be deleted, no nodes.
-    """
-    plane = await fleet.management()
-    await load_crds(plane.client, OUR_CRDS, RANCHER_CRDS)
-    return plane
-
-
-@pytest_asyncio.fixture(scope="session")
-async def guest(fleet: LocalFleet) -> ControlPlane:
+async def guest(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
     """A guest that tests share: one node, on which workloads become ready."""
-    return await fleet.guest("guest", nodes=1)
+    plane = await fleet.guest("guest", nodes=1)
+    yield plane
+    await fleet.remove(plane)
 
 
 @pytest_asyncio.fixture(scope="session")
-async def second_guest(fleet: LocalFleet) -> ControlPlane:
-    """A guest without nodes, for what needs two."""
-    return await fleet.guest("second-guest")
+async def second_guest(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
+    """A guest without nodes."""
+    plane = await fleet.guest("second-guest")
+    yield plane
+    await fleet.remove(plane)
 
 
 @pytest_asyncio.fixture(scope="session")
 async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
-    """The operator with the options of the chart, for tests that need nothing else.
+    """The operator with the options of the chart, but that it visits and lists each second: the group "default".
 
-    The files that use it are of the group "shared-stack", which keeps them on one worker. Each test works on names,
-    ranges and addresses of its own (`numbers`), and asserts nothing about those of others.
+    Each test works on names, ranges and addresses of its own (`numbers`), and asserts nothing about those of others.
     """
-    async with open_stack(fleet, "shared") as stack:
+    options = {"operateGuestClusterInterval": "1", "serviceVisitSeconds": "1"}
+    async with open_stack(fleet, "shared", settings=options) as stack:
         await stack.start_operator()
         yield stack
 
@@ -60,16 +63,43 @@ async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
         yield tenant
 
 
-@pytest.fixture(scope="session")
-def numbers() -> Iterator[int]:
-    """Each number once, to make names with."""
-    return itertools.count(1)
+@pytest_asyncio.fixture(scope="session")
+async def bare_stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
+    """A management cluster with the chart installed and kube-fip-config, in which no operator runs.
+
+    Whoever uses it stops its operators and leaves no guest, no floating IP and no range.
+    """
+    async with open_stack(fleet, "bare") as stack:
+        body = {"metadata": {"name": "kube-fip-config"}, "data": dict(stack.installation.settings)}
+        await stack.client.create(SETTINGS.rpartition("/")[0], body)
+        yield stack
 
 
-@pytest_asyncio.fixture
-async def namespace(management: ControlPlane, numbers: Iterator[int]) -> AsyncIterator[str]:
-    """A namespace of this test's own in the shared management cluster."""
-    name = f"test-{next(numbers)}"
-    await management.create_namespace(name)
-    yield name
-    await management.client.delete(f"/api/v1/namespaces/{name}")
+@pytest_asyncio.fixture(scope="session")
+async def installs(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installs]:
+    """Guests with the label get both releases, from a repository: the group "installs"."""
+    folder = tmp_path_factory.mktemp("installs")
+    archives = await pack_charts(folder)
+    authority = build_authority("registry", datetime.now(UTC))
+    trusted = folder / "trusted.pem"
+    trusted.write_bytes(authority.pem)
+    async with chart_repository(archives) as repository:
+        settings = {
+            "kubevipGuestInstall": "clusterlabel",
+            "kubevipChartRepoUrl": repository.url,
+            "operateGuestClusterInterval": "1",
+            # The chart grants what these name. They are set where the operator is to use it.
+            "kubevipChartSecret": "charts",
+            "kubevipChartCA": "charts-authority",
+        }
+        async with open_stack(fleet, "installs", settings=settings) as stack:
+            stack.installation = replace(stack.installation, environment={"SSL_CERT_FILE": str(trusted)})
+            await stack.start_operator()
+            async with with_options(stack, kubevipChartSecret="", kubevipChartCA=""):
+                yield Installs(
+                    stack=stack,
+                    repository=repository,
+                    archives=archives,
+                    authority=authority,
+                    helm=Helm(program=ensure("helm"), home=folder / "home"),
+                )

@@ -297,7 +297,7 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
             )
         },
         "status.services.names maxItems": of(["a/b"] * 8, ["a/b"] * 9, "Too many"),
-        "status.services.names[] maxLength": longest(320),
+        "status.services.names[] maxLength": longest(512),
         "status.services.count minimum": of(0, -1, "greater than or equal to 0"),
         **conditions(),
     },

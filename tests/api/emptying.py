@@ -1,5 +1,6 @@
 """A stack emptied by the file that filled it, for the file that uses it next."""
 
+from localfleet.controlplane import ControlPlane
 from localfleet.rancher_steps import delete
 from localfleet.stack import ALL_FLOATING_IPS, RANGES, RESERVATIONS, Stack, floating_ips
 from localfleet.waiting import eventually
@@ -23,6 +24,19 @@ async def clear(stack: Stack) -> None:
         await client.patch(path, ALLOW)
         await client.delete(path)
     await is_empty(stack, RANGES)
+
+
+async def wipe(plane: ControlPlane) -> None:
+    """Delete all objects of our kinds where no operator runs."""
+    for each in await plane.client.items(ALL_FLOATING_IPS):
+        await delete(
+            plane.client, f"{floating_ips(each['metadata']['namespace'])}/{each['metadata']['name']}"
+        )
+    for collection in (RANGES, RESERVATIONS):
+        for each in await plane.client.items(collection):
+            path = f"{collection}/{each['metadata']['name']}"
+            await plane.client.patch(path, ALLOW)
+            await delete(plane.client, path)
 
 
 async def let_go(stack: Stack) -> None:

@@ -21,7 +21,6 @@ Json = dict[str, Any]
 SERVED_SECONDS = 30.0
 CONFIG_MAP = "/api/v1/namespaces/{}/configmaps/kubevip"
 _LIST_CONFIG_MAPS = "/api/v1/configmaps"
-_CLUSTER = "/apis/provisioning.cattle.io/v1/namespaces/{}/clusters/{}"
 
 REACHABLE_FIRST = (
     *(Step.HARVESTER_CONFIG, Step.CREDENTIAL, Step.PROVISIONING, Step.MANAGEMENT, Step.NAMESPACE),
@@ -57,10 +56,6 @@ class ServedGuest:
         """Its way through Rancher's proxy, to count and to harm."""
         return self.stack.proxy.guests[self.id]
 
-    @property
-    def cluster_path(self) -> str:
-        return _CLUSTER.format(self.guest.plan.namespace, self.guest.plan.provisioning_name)
-
     def path(self, name: str | None = None) -> str:
         """Where a floating IP of its namespace stands; the one that fipop made, without a name."""
         return f"{floating_ips(self.id)}/{name or f'{self.name}-kubevip'}"
@@ -80,17 +75,6 @@ class ServedGuest:
         """Make a floating IP in its namespace, as an admin does."""
         body = build_floating_ip(self.id, name, cluster=cluster, range_name=range_name, update=update, **spec)
         await self.stack.client.create(floating_ips(self.id), body)
-
-    async def annotate_cluster(self, **annotations: str | None) -> None:
-        """Set annotations of ours on the provisioning Cluster; None removes one."""
-        named = {
-            f"kubefip.k8s.binbash.org/{key.replace('_', '-')}": text for key, text in annotations.items()
-        }
-        await self.stack.client.patch(self.cluster_path, {"metadata": {"annotations": named}})
-
-    async def label_cluster(self, **labels: str | None) -> None:
-        named = {key.replace("_", "-"): text for key, text in labels.items()}
-        await self.stack.client.patch(self.cluster_path, {"metadata": {"labels": named}})
 
     async def has_condition(
         self,

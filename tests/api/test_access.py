@@ -152,6 +152,26 @@ class Story:
 
         await eventually(ready, seconds=STEP_SECONDS, what=f"{name} to be ready")
 
+    async def serve_services(self) -> None:
+        """Have a floating IP made for Services, and let go."""
+        await self.stack.set_options(serviceVisitSeconds="1")
+        limits = {"minAllocate": 2, "maxAllocate": 2, "releaseAfterSeconds": 10}
+        await self.stack.client.patch(f"{RANGES}/vlan", {"spec": {"perGuest": limits}})
+
+        async def names() -> set[str]:
+            return {each["metadata"]["name"] for each in await self.stack.client.items(ALL_FLOATING_IPS)}
+
+        async def is_made() -> bool:
+            return "served-kubevip-2" in await names()
+
+        async def is_gone() -> bool:
+            return "served-kubevip-2" not in await names()
+
+        await eventually(is_made, seconds=STEP_SECONDS, what="a floating IP for Services")
+        await self.stack.client.patch(f"{RANGES}/vlan", {"spec": {"perGuest": {**limits, "minAllocate": 1}}})
+        await eventually(is_gone, seconds=STEP_SECONDS, what="its end")
+        await self.stack.client.patch(f"{RANGES}/vlan", {"spec": {"perGuest": None}})
+
     async def use_a_stale_view(self) -> None:
         """Have a status of a range be in conflict with a version that was not seen yet."""
         stale = Rule(on=On.WRITE, do=Do.STATUS, nth=1, count=3, plural="floatingipranges", status=409)
@@ -247,6 +267,7 @@ async def story(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) -> 
         try:
             await watched.operator.start()
             await story.serve_a_guest()
+            await story.serve_services()
             await story.use_a_stale_view()
             await story.let_go()
             await story.complain()

@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 
 from localfleet.errors import ApiError
-from localfleet.fleet import LocalFleet
-from localfleet.routes import upstream_of
+from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
     ALL_FLOATING_IPS,
     RANGES,
@@ -27,16 +26,14 @@ from tests.api.cli.commands import Commands
 from tests.api.emptying import clear
 from tests.api.predecessor import make_reservations_younger
 
-pytest_plugins = ("tests.api.shared_stacks",)
-pytestmark = pytest.mark.xdist_group("left-behind")
+pytestmark = pytest.mark.xdist_group("store")
 
 OURS = (RANGES, RESERVATIONS, ALL_FLOATING_IPS)
-CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
 @pytest_asyncio.fixture
-async def stack(left_behind_stack: Stack) -> AsyncIterator[Stack]:
-    stack = left_behind_stack
+async def stack(bare_stack: Stack) -> AsyncIterator[Stack]:
+    stack = bare_stack
     yield stack
     await clear(stack)
     await stack.operators[-1].stop()
@@ -82,18 +79,13 @@ async def leave_behind(stack: Stack, one: str, other: str) -> None:
         await asyncio.sleep(1.05)  # times of creation have whole seconds, and the older one wins
 
 
-async def test_what_is_foretold_comes_true_and_nothing_is_written(
-    stack: Stack, fleet: LocalFleet, tmp_path: Path
-) -> None:
-    player, plane = stack.player, await fleet.guest("adopt-guest")
-    one = await player.create_guest(player.plan_guest("one"), upstream_of(plane))
-    other_plane = await fleet.guest("adopt-other")
-    two = await player.create_guest(player.plan_guest("two"), upstream_of(other_plane))
+async def test_what_is_foretold_comes_true_and_nothing_is_written(stack: Stack, tmp_path: Path) -> None:
+    player, inside = stack.player, SimulatedGuest(latency_seconds=0.0)
+    one = await player.create_guest(player.plan_guest("one"), inside)
+    two = await player.create_guest(player.plan_guest("two"), SimulatedGuest(latency_seconds=0.0))
     await leave_behind(stack, one.cluster_id, two.cluster_id)
     data = {"cidr-global": "10.44.0.10/32", "cidr-web": "10.44.0.44/32"}
-    await plane.client.create(
-        CONFIG_MAPS, {"metadata": {"name": "kubevip", "namespace": "kube-system"}, "data": data}
-    )
+    inside.put("configmaps", {"metadata": {"name": "kubevip", "namespace": "kube-system"}, "data": data})
     await make_reservations_younger(stack)
     before = await versions(stack)
     commands = Commands(kubeconfig=stack.plane.admin_kubeconfig)
@@ -133,11 +125,9 @@ async def test_what_is_foretold_comes_true_and_nothing_is_written(
     assert real == {(each["namespace"], each["name"]) for each in foretold["floatingIps"]}
     after = (await commands.run(*asked, "-o", "json")).json()
     assert after["counts"]["created"] == 0
-    await fleet.remove(plane)
-    await fleet.remove(other_plane)
 
 
-async def test_adopting_is_the_operators(left_behind_stack: Stack) -> None:
-    ended = await Commands(kubeconfig=left_behind_stack.plane.admin_kubeconfig).run("adopt")
+async def test_adopting_is_the_operators(bare_stack: Stack) -> None:
+    ended = await Commands(kubeconfig=bare_stack.plane.admin_kubeconfig).run("adopt")
     assert ended.code == 2
     assert "--dry-run" in ended.err

@@ -8,14 +8,15 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from localfleet.fleet import LocalFleet
-from localfleet.installation import NAMESPACE
+from localfleet.chart import copy_chart
+from localfleet.installation import NAMESPACE, RELEASE
 from localfleet.simulated import SimulatedGuest
-from localfleet.stack import RANGES, build_range, open_stack
+from localfleet.stack import Stack, build_range
 from localfleet.waiting import eventually
+from tests.api.borrowing import borrow
 from tests.api.chart_source import chart_repository, pack_charts
 
-pytestmark = pytest.mark.xdist_group("chart-proxy")
+pytestmark = pytest.mark.xdist_group("store")
 
 HOST = "charts.test"
 """A name that only the proxy knows."""
@@ -52,7 +53,16 @@ class Proxy:
             return web.Response(status=answer.status, body=await answer.read())
 
 
-async def test_charts_come_by_the_proxy_and_all_else_goes_directly(fleet: LocalFleet, tmp_path: Path) -> None:
+async def upgrade(stack: Stack, folder: Path, **values: str) -> None:
+    """Install the chart again with other values."""
+    await stack.installation.helm.run(
+        *("upgrade", RELEASE, copy_chart(folder / "chart"), "--namespace", NAMESPACE, "--reuse-values"),
+        *("--kubeconfig", stack.plane.admin_kubeconfig),
+        *(argument for name, value in values.items() for argument in ("--set", f"{name}={value}")),
+    )
+
+
+async def test_charts_come_by_the_proxy_and_all_else_goes_directly(bare_stack: Stack, tmp_path: Path) -> None:
     archives = await pack_charts(tmp_path)
     async with chart_repository(archives) as repository, Proxy(repository.url).serve() as proxy:
         values = {
@@ -67,12 +77,12 @@ async def test_charts_come_by_the_proxy_and_all_else_goes_directly(fleet: LocalF
             "kubevipGuestInstall": "enabled",
             "kubevipUpdate": "true",
             "kubevipChartRepoUrl": f"http://{HOST}",
-            "operateGuestClusterInterval": "1",
         }
-        async with open_stack(fleet, "chart-proxy", settings=settings, values=values) as stack:
-            pool = build_range("vlan", "10.7.0.0/24", harvester="harvester-cluster1", network="vlan10")
-            await stack.client.create(RANGES, pool)
-            await stack.start_operator()
+        pool = build_range("vlan", "10.7.0.0/24", harvester="harvester-cluster1", network="vlan10")
+        await upgrade(bare_stack, tmp_path, **values)
+        await bare_stack.set_options(**settings)
+        operator = await bare_stack.start_operator()
+        async with borrow(bare_stack, pool) as stack:
             guest = SimulatedGuest(latency_seconds=0.0)
             plan = stack.player.plan_guest("proxied", network="default/vlan10")
             created = await stack.player.create_guest(plan, guest)
@@ -86,6 +96,9 @@ async def test_charts_come_by_the_proxy_and_all_else_goes_directly(fleet: LocalF
 
             await eventually(has_charts, seconds=90, what="the charts of both releases")
             await eventually(is_written, seconds=30, what=f"the ConfigMap of {created.cluster_id}")
+        await operator.stop()
+        await bare_stack.set_options(**{**dict.fromkeys(settings), "kubevipGuestInstall": "disabled"})
+        await upgrade(bare_stack, tmp_path, extraEnv="null")
     assert {method for method, _ in proxy.asked} == {"GET"}
     assert {url.partition(HOST)[0] for _, url in proxy.asked} == {"http://"}
     assert any(url.endswith("/index.yaml") for _, url in proxy.asked)

@@ -91,7 +91,7 @@ def keywords_of(schema: Json) -> Iterator[str]:
         yield f"rule {number}"
 
 
-@pytest_asyncio.fixture(scope="session")
+@pytest_asyncio.fixture(scope="module")
 async def server(management: ControlPlane) -> AsyncIterator[ControlPlane]:
     """The shared management cluster with a range and a floating IP whose status can be tried."""
     await management.create_namespace(NAMESPACE)

@@ -16,7 +16,6 @@ from localfleet.simulated import SimulatedGuest
 from localfleet.stack import RANGES, Stack, build_range
 from localfleet.waiting import eventually
 from tests.api.served_guest import (
-    CONFIG_MAP,
     ServedGuest,
     bring_up,
     remove_range,
@@ -24,7 +23,7 @@ from tests.api.served_guest import (
 )
 
 Part = Literal["range", "guest", "floating IP"]
-pytestmark = pytest.mark.xdist_group("shared-stack")
+pytestmark = pytest.mark.xdist_group("default")
 
 PARTS: tuple[Part, ...] = ("range", "guest", "floating IP")
 ORDERS = list(itertools.permutations(PARTS))
@@ -109,39 +108,6 @@ def telling(order: Sequence[Part]) -> Iterator[None]:
     except (AssertionError, DeadlineError) as error:
         error.add_note(f"in the order {', '.join(order)}")
         raise
-
-
-async def test_one_after_the_other_they_leave_nothing_behind(
-    stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]
-) -> None:
-    gone = []
-    for order in ORDERS:
-        async with open_household(stack, second_guest, next(numbers)) as household:
-            with telling(order):
-                await remove_one_after_the_other(household, order)
-        gone.append(household)
-    # The namespace controller waits some seconds with each: they go together.
-    for order, household in zip(ORDERS, gone, strict=True):
-        with telling(order):
-            await household.are_all_gone()
-
-
-async def remove_one_after_the_other(household: Household, order: Sequence[Part]) -> None:
-    guest = household.guest
-    ours, foreign = {"cidr-global": f"{household.address}/32"}, {"range-apps": "192.168.9.1-192.168.9.9"}
-    await guest.client.patch(CONFIG_MAP.format("kube-system"), {"data": foreign})
-    # Else fipop makes another floating IP at once for a guest that has lost its own.
-    await guest.annotate_cluster(floating_ip="false")
-    left = set(PARTS)
-    for part in order:
-        await household.remove(part)
-        left.remove(part)
-        if left >= {"guest", "floating IP"}:
-            assert await household.owners() == [f"{guest.id}/{guest.name}-kubevip"]
-            assert await guest.data() == ours | foreign
-        elif "guest" in left:
-            await guest.has_data(foreign)
-            await household.is_let_go()
 
 
 async def test_all_at_once_they_leave_nothing_behind(stack: Stack, numbers: Iterator[int]) -> None:

@@ -12,10 +12,10 @@ from localfleet.controlplane import ControlPlane
 from localfleet.errors import ApiError
 from localfleet.stack import RANGES, Stack, build_floating_ip, build_range
 from localfleet.waiting import eventually
-from tests.api.served_guest import bring_up, find_reservation, remove_range
+from tests.api.served_guest import bring_up, remove_range
 from tests.api.tenant import Tenant
 
-pytestmark = pytest.mark.xdist_group("shared-stack")
+pytestmark = pytest.mark.xdist_group("default")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gitops"
 APPLIER = "gitops"
@@ -135,18 +135,6 @@ async def test_a_range_that_is_applied_again_and_again_stays_as_it_is_and_takes_
     assert await tenant.served("web") == [f"{tenant.net}10"], "a smaller range renumbers nobody"
 
 
-async def test_an_address_that_comes_into_the_manifest_and_leaves_it_again_stays(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24")
-    await apply_floating_ip(tenant, "web", pool)
-    held = await tenant.served("web")
-    await apply_floating_ip(tenant, "web", pool, ipaddress=held[0])
-    assert "spec.ipaddress" in owned_by(await tenant.read("web"), APPLIER)
-    await apply_floating_ip(tenant, "web", pool)
-    await is_quiet(tenant, pool)
-    assert await tenant.served("web") == held
-    assert (await tenant.read("web"))["spec"] == {"ipaddress": held[0]}
-
-
 async def test_a_named_address_that_leaves_the_manifest_is_kept(tenant: Tenant) -> None:
     pool = await tenant.offer("pool", f"{tenant.net}0/24")
     await apply_floating_ip(tenant, "web", pool, ipaddress=f"{tenant.net}77")
@@ -180,18 +168,6 @@ async def test_another_address_in_the_manifest_needs_force_once_where_fipop_chos
     assert owned_by(await tenant.read("web"), "fipop") == set()
 
 
-async def test_who_applies_what_the_api_server_returned_changes_nothing(tenant: Tenant) -> None:
-    """As Terraform does: its second apply has the whole object, with what fipop wrote."""
-    pool = await tenant.offer("pool", f"{tenant.net}0/24, {tenant.net6}/64")
-    await apply_floating_ip(tenant, "web", pool, ipFamilyPolicy="PreferDualStack")
-    held = await tenant.served("web")
-    for _ in range(TIMES):
-        spec = (await tenant.read("web"))["spec"]
-        await apply_floating_ip(tenant, "web", pool, **spec)
-        assert await tenant.served("web") == held
-    assert len(held) == 2
-
-
 async def test_a_manifest_that_replaces_the_spec_costs_no_address(tenant: Tenant) -> None:
     """As `kubectl replace` does, and Argo CD with Replace=true."""
     pool = await tenant.offer("pool", f"{tenant.net}0/24")
@@ -220,34 +196,6 @@ async def test_a_manifest_that_is_applied_on_the_client_changes_nothing_either(t
         assert "unchanged" in await tenant.stack.plane.kubectl("apply", "-f", "-", stdin=body)
     await is_quiet(tenant, pool)
     assert await tenant.read("web") == before
-
-
-async def test_one_of_two_addresses_in_the_manifest_costs_neither(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24, {tenant.net6}/64")
-    wish = {"ipaddress": f"{tenant.net}7", "ipFamilyPolicy": "PreferDualStack"}
-    await apply_floating_ip(tenant, "web", pool, **wish)
-    held = await tenant.served("web")
-    with pytest.raises(ApiError, match=r'conflict with "fipop".*\.spec\.ipaddress'):
-        await apply_floating_ip(tenant, "web", pool, **wish)
-
-    for _ in range(TIMES):
-        await apply_floating_ip(tenant, "web", pool, force=True, **wish)
-    await is_quiet(tenant, pool)
-    assert await tenant.served("web") == held == [f"{tenant.net}7", f"{tenant.net6}1"]
-    await apply_floating_ip(tenant, "web", pool, **{**wish, "ipaddress": ",".join(held)})
-    assert await tenant.served("web") == held
-    before = await tenant.read("web")
-    for _ in range(TIMES):
-        await apply_floating_ip(tenant, "web", pool, **{**wish, "ipaddress": ",".join(held)})
-    assert await tenant.read("web") == before
-
-
-async def test_families_change_their_order_in_the_manifest_and_no_address(tenant: Tenant) -> None:
-    pool = await tenant.offer("pool", f"{tenant.net}0/24, {tenant.net6}/64")
-    for families in (["IPv4", "IPv6"], ["IPv6", "IPv4"], ["IPv4", "IPv6"]):
-        applied = await apply_floating_ip(tenant, "web", pool, ipFamilies=families)
-        assert applied["spec"]["ipFamilies"] == families
-        assert await tenant.served("web") == [f"{tenant.net}1", f"{tenant.net6}1"]
 
 
 async def test_the_example_gives_what_the_page_says_and_stays_as_it_is(stack: Stack) -> None:
@@ -280,39 +228,6 @@ async def test_the_example_gives_what_the_page_says_and_stays_as_it_is(stack: St
     await remove_range(stack, "gitops-vlan")
 
 
-async def test_a_pruned_floating_ip_leaves_its_guest_and_gets_its_address_back_when_it_is_applied_again(
-    stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]
-) -> None:
-    number = next(numbers)
-    net = f"10.{number // 256}.{number % 256}."
-    pool = f"gitops-{number}"
-    await stack.client.create(RANGES, build_range(pool, f"{net}192/26"))
-    plan = stack.player.plan_guest(
-        f"pruned-{number}", annotations={"kubefip.k8s.binbash.org/floating-ip": "false"}
-    )
-    async with bring_up(stack, second_guest, plan) as guest:
-        body = build_floating_ip(guest.id, "ingress", cluster=guest.name, range_name=pool)
-        await apply(stack, guest.path("ingress"), body)
-        await guest.has_condition("Ready", name="ingress")
-        await guest.has_data({"cidr-global": f"{net}193/32"})
-
-        await stack.client.delete(guest.path("ingress"))
-        await guest.has_data({})
-
-        async def is_quarantined() -> bool:
-            found = await find_reservation(stack, f"{net}193")
-            return found is not None and "quarantinedUntil" in found["spec"]
-
-        await eventually(is_quarantined)
-        await guest.ask("other", pool, cluster=guest.name)
-        await guest.has_data({"cidr-global": f"{net}194/32"})
-
-        await apply(stack, guest.path("ingress"), body)
-        await guest.has_condition("Ready", name="ingress")
-        assert (await guest.floating_ip("ingress"))["spec"] == {"ipaddress": f"{net}193"}
-    await remove_range(stack, pool)
-
-
 async def test_the_floating_ip_of_a_new_guest_is_taken_into_a_manifest_and_keeps_its_address(
     stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]
 ) -> None:
@@ -343,27 +258,3 @@ async def test_the_floating_ip_of_a_new_guest_is_taken_into_a_manifest_and_keeps
         assert await guest.floating_ip() == before
         assert before["spec"] == made["spec"] == {"ipaddress": f"{net}193"}
     await remove_range(stack, pool)
-
-
-@pytest.mark.parametrize("sends", ["the manifest", "what it read"])
-async def test_another_range_in_the_manifest_moves_an_address_that_fipop_chose(
-    tenant: Tenant, sends: str
-) -> None:
-    first = await tenant.offer("first", f"{tenant.net}0/28")
-    second = await tenant.offer("second", f"{tenant.net}64/28")
-    await apply_floating_ip(tenant, "web", first)
-    held = await tenant.served("web")
-    spec = {} if sends == "the manifest" else {"ipaddress": held[0]}
-    await apply_floating_ip(tenant, "web", first, **spec)
-    await apply_floating_ip(tenant, "web", second, **spec)
-
-    async def is_moved() -> bool:
-        return await tenant.served("web") == [f"{tenant.net}65"]
-
-    await eventually(is_moved)
-    found = await apply_floating_ip(tenant, "web", second)
-    assert found["spec"] == {"ipaddress": f"{tenant.net}65"}
-    assert owned_by(found, "fipop") == {"spec.ipaddress"}
-    for force in (False, True) * TIMES:
-        await apply_floating_ip(tenant, "web", second, force=force)
-    assert await tenant.read("web") == found

@@ -12,7 +12,6 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from localfleet.fleet import LocalFleet
 from localfleet.routes import Fault, SeenRequest
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
@@ -22,15 +21,15 @@ from localfleet.stack import (
     build_range,
     condition,
     floating_ips,
-    open_stack,
 )
 from localfleet.waiting import eventually
 from tests.api.chart_source import INSTALLABLE, chart_repository, pack_charts
+from tests.api.emptying import wipe
 from tests.api.proxied import Proxied, State, proxied
 
-pytestmark = pytest.mark.xdist_group("health")
+pytestmark = pytest.mark.xdist_group("operators")
 
-TENANT = "tenant"
+TENANT = "probed"
 GOOD_ANSWER_SECONDS = 30.0
 """How old the last read of an object may be."""
 BACK_SECONDS = 30.0
@@ -98,14 +97,19 @@ async def open_probed(exits: AsyncExitStack, stack: Stack, name: str, *arguments
 
 
 @pytest_asyncio.fixture(scope="module")
-async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
+async def stack(bare_stack: Stack) -> AsyncIterator[Stack]:
     """A management cluster with ranges; its operators see it through proxies of their own."""
-    async with open_stack(fleet, "health") as stack:
-        await stack.plane.create_namespace(TENANT)
-        await stack.client.create(RANGES, build_range("pool", "10.0.0.0/24"))
-        vlan = build_range("vlan", "10.0.1.0/28", harvester="harvester-cluster1", network="vlan10")
-        await stack.client.create(RANGES, vlan)
-        yield stack
+    stack = bare_stack
+    await stack.plane.create_namespace(TENANT)
+    await stack.client.create(RANGES, build_range("pool", "10.0.0.0/24"))
+    vlan = build_range("vlan", "10.0.1.0/28", harvester="harvester-cluster1", network="vlan10")
+    await stack.client.create(RANGES, vlan)
+    yield stack
+    for guest in list(stack.player.guests.values()):
+        await stack.player.delete_guest(guest)
+    await wipe(stack.plane)
+    left = {**dict.fromkeys(INSTALLABLE), "kubevipChartRepoUrl": None}
+    await stack.set_options(**{**left, "kubevipGuestInstall": "disabled"})
 
 
 @pytest_asyncio.fixture(scope="module")

@@ -21,8 +21,7 @@ from localfleet.stack import RANGES, RESERVATIONS, Stack, floating_ips
 from localfleet.waiting import eventually
 from tests.api.cli.commands import Commands, Ended
 
-pytest_plugins = ("tests.api.shared_stacks",)
-pytestmark = pytest.mark.xdist_group("left-behind")
+pytestmark = pytest.mark.xdist_group("store")
 
 NAME = f"{RELEASE}-test"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -70,8 +69,8 @@ class PodPlayer:
 
 
 @pytest_asyncio.fixture
-async def player(left_behind_stack: Stack, tmp_path: Path) -> AsyncIterator[PodPlayer]:
-    yield PodPlayer(stack=left_behind_stack, folder=tmp_path)
+async def player(bare_stack: Stack, tmp_path: Path) -> AsyncIterator[PodPlayer]:
+    yield PodPlayer(stack=bare_stack, folder=tmp_path)
 
 
 async def run_helm_test(player: PodPlayer) -> tuple[dict[str, Ended], str]:
@@ -118,6 +117,7 @@ async def test_it_passes_where_an_address_is_allocated_and_leaves_nothing(player
         await operator.stop()
 
 
+@pytest.mark.slow
 async def test_it_fails_where_no_operator_runs_and_leaves_the_pod_alone_until_the_next_one(
     player: PodPlayer,
 ) -> None:

@@ -2,19 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
-from datetime import UTC, datetime
 
 import pytest
 import pytest_asyncio
 
-from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
-from fipop.kube.client import NAMESPACE_TERMINATING, KubeClient
+from fipop.errors import ApiError, ConflictError, ForbiddenError, UnavailableError
+from fipop.kube.client import KubeClient
 from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
-    FLOATING_IP_RANGES,
     NAMESPACES,
     SECRETS,
     Resource,
@@ -43,24 +40,6 @@ def config_map(namespace: str, name: str = "one", **data: str) -> dict:
     }
 
 
-async def test_an_object_is_created_read_patched_and_deleted(kube, namespace):
-    created = await kube.create(CONFIG_MAPS, config_map(namespace, a="1", b="2"))
-    assert created["metadata"]["managedFields"][0]["manager"] == "fipop"
-    patched = await kube.merge_patch(CONFIG_MAPS, "one", {"data": {"a": None, "c": "3"}}, namespace=namespace)
-    assert patched["data"] == {"b": "2", "c": "3"}
-    assert (await kube.get(CONFIG_MAPS, "one", namespace=namespace))["data"] == {"b": "2", "c": "3"}
-    assert await kube.delete(CONFIG_MAPS, "one", namespace=namespace) is True
-    assert await kube.get(CONFIG_MAPS, "one", namespace=namespace) is None
-    assert await kube.delete(CONFIG_MAPS, "one", namespace=namespace) is False
-
-
-async def test_what_is_missing_is_none_in_a_missing_namespace_too(kube):
-    assert await kube.get(CONFIG_MAPS, "one", namespace="nowhere") is None
-    assert await kube.get(NAMESPACES, "nowhere") is None
-    assert await kube.get(FLOATING_IP_RANGES, "nothing") is None
-    assert await kube.delete(FLOATING_IP_RANGES, "nothing") is False
-
-
 async def test_a_resource_that_is_not_installed_is_an_error_and_not_an_absence(kube):
     for call in (
         kube.get(NOT_INSTALLED, "x"),
@@ -86,25 +65,6 @@ async def test_creating_in_a_missing_namespace_is_404_and_not_about_the_object(k
     assert (type(caught.value), caught.value.status) == (ApiError, 404)
 
 
-async def test_a_write_to_an_object_that_is_gone_is_not_found(kube, namespace):
-    with pytest.raises(NotFoundError):
-        await kube.merge_patch(CONFIG_MAPS, "one", {}, namespace=namespace)
-
-
-async def test_a_taken_name_and_a_stale_version_are_told_apart(kube, namespace):
-    created = await kube.create(CONFIG_MAPS, config_map(namespace))
-    with pytest.raises(ConflictError):
-        await kube.create(CONFIG_MAPS, config_map(namespace))
-    await kube.replace(CONFIG_MAPS, created | {"data": {"a": "1"}})
-    with pytest.raises(ConflictError) as caught:
-        await kube.replace(CONFIG_MAPS, created | {"data": {"a": "2"}})
-    assert type(caught.value) is ConflictError
-    stale = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}, "data": {"a": "3"}}
-    with pytest.raises(ConflictError):
-        await kube.merge_patch(CONFIG_MAPS, "one", stale, namespace=namespace)
-    assert (await kube.get(CONFIG_MAPS, "one", namespace=namespace))["data"] == {"a": "1"}
-
-
 async def test_of_many_that_create_the_same_name_one_wins(kube, namespace):
     answers = await asyncio.gather(
         *(kube.create(CONFIG_MAPS, config_map(namespace, writer=str(number))) for number in range(50)),
@@ -112,29 +72,6 @@ async def test_of_many_that_create_the_same_name_one_wins(kube, namespace):
     )
     assert sum(isinstance(answer, dict) for answer in answers) == 1
     assert sum(isinstance(answer, ConflictError) for answer in answers) == 49
-
-
-async def test_a_delete_holds_to_its_preconditions(kube, namespace):
-    first = (await kube.create(CONFIG_MAPS, config_map(namespace)))["metadata"]
-    with pytest.raises(ConflictError):
-        await kube.delete(CONFIG_MAPS, "one", namespace=namespace, uid="00000000-0000-0000-0000-000000000000")
-    await kube.merge_patch(CONFIG_MAPS, "one", {"data": {"a": "1"}}, namespace=namespace)
-    with pytest.raises(ConflictError):
-        await kube.delete(
-            CONFIG_MAPS,
-            "one",
-            namespace=namespace,
-            uid=first["uid"],
-            resource_version=first["resourceVersion"],
-        )
-    current = (await kube.get(CONFIG_MAPS, "one", namespace=namespace))["metadata"]
-    assert await kube.delete(
-        CONFIG_MAPS,
-        "one",
-        namespace=namespace,
-        uid=current["uid"],
-        resource_version=int(current["resourceVersion"]),
-    )
 
 
 async def test_an_object_that_the_schema_refuses_is_invalid(kube, namespace):
@@ -177,50 +114,6 @@ async def test_a_list_is_complete_whatever_the_size_of_its_pages(kube, managemen
     assert len(metadata.items) == len(listing.items)
 
 
-async def test_an_empty_list_has_a_version(kube, namespace):
-    listing = await kube.list(SECRETS, namespace=namespace, field_selector="metadata.name=nothing")
-    assert listing.items == ()
-    assert listing.resource_version > 0
-
-
-async def test_a_terminating_namespace_is_told(kube, management):
-    body = {"metadata": {"name": "ending", "finalizers": ["kubefip.test/hold"]}}
-    await kube.create(NAMESPACES, body)
-    await kube.create(
-        CONFIG_MAPS, config_map("ending") | {"metadata": {"name": "held", "namespace": "ending"}}
-    )
-    await kube.merge_patch(
-        CONFIG_MAPS, "held", {"metadata": {"finalizers": ["kubefip.test/hold"]}}, namespace="ending"
-    )
-    await kube.delete(NAMESPACES, "ending")
-    with pytest.raises(ForbiddenError, match=NAMESPACE_TERMINATING):
-        await kube.create(CONFIG_MAPS, config_map("ending"))
-    await kube.merge_patch(CONFIG_MAPS, "held", {"data": {"a": "1"}}, namespace="ending")
-    await kube.merge_patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, namespace="ending")
-    await kube.merge_patch(NAMESPACES, "ending", {"metadata": {"finalizers": None}})
-
-
-async def test_a_watch_sees_what_happens_after_its_version(kube, namespace):
-    listing = await kube.list(CONFIG_MAPS, namespace=namespace, field_selector="metadata.name=one")
-    watch = kube.watch(
-        CONFIG_MAPS,
-        namespace=namespace,
-        field_selector="metadata.name=one",
-        resource_version=listing.resource_version,
-        timeout_seconds=20,
-    )
-    async with aclosing(watch) as events, asyncio.timeout(60):
-        first = asyncio.ensure_future(anext(events))
-        await kube.create(CONFIG_MAPS, config_map(namespace))
-        await kube.create(CONFIG_MAPS, config_map(namespace, "another"))
-        assert (await first).type == "ADDED"
-        await kube.merge_patch(CONFIG_MAPS, "one", {"data": {"a": "1"}}, namespace=namespace)
-        modified = await anext(events)
-        assert (modified.type, modified.object["data"]) == ("MODIFIED", {"a": "1"})
-        await kube.delete(CONFIG_MAPS, "one", namespace=namespace)
-        assert (await anext(events)).type == "DELETED"
-
-
 async def test_a_watch_ends_when_the_server_s_time_is_over(kube, namespace):
     async with asyncio.timeout(60):
         events = [event async for event in kube.watch(SECRETS, namespace=namespace, timeout_seconds=1)]
@@ -249,11 +142,6 @@ async def test_an_unknown_token_is_unauthorized_and_one_without_rights_forbidden
         with pytest.raises(ForbiddenError) as caught:
             await powerless.list(CUSTOM_RESOURCE_DEFINITIONS)
         assert type(caught.value) is ForbiddenError
-
-
-async def test_the_server_s_clock_is_this_machine_s_here(kube):
-    await kube.version()
-    assert abs((datetime.now(UTC) - kube.server_now()).total_seconds()) < 60
 
 
 async def test_an_outage_is_told_in_time_and_ends_by_itself(kube, management):

@@ -12,8 +12,7 @@ import pytest_asyncio
 
 from localfleet.client import Json
 from localfleet.faultproxy import Do, On, Rule, Schedule
-from localfleet.installation import NAMESPACE, OperatorProcess
-from localfleet.observation import Sample, parse_metrics
+from localfleet.installation import NAMESPACE
 from localfleet.routes import Fault, SeenRequest
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
@@ -30,11 +29,9 @@ from tests.api.chart_source import INSTALLABLE, chart_repository, pack_charts
 from tests.api.emptying import clear, is_empty
 from tests.api.proxied import Proxied, State, proxied
 
-pytest_plugins = ("tests.api.bare_stack",)
-pytestmark = pytest.mark.xdist_group("bare-stack")
+pytestmark = pytest.mark.xdist_group("operators")
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fipop-operator"
-EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 TENANT = "tenant"
 TERM_OVER = "This replica stopped leading"
 EXIT_SECONDS = 2.0
@@ -126,94 +123,6 @@ async def start_those_that_ended(*operators: Proxied) -> None:
     await asyncio.gather(*(operator.start() for operator in ended))
 
 
-async def scrape(operator: OperatorProcess, port: int) -> tuple[Sample, ...]:
-    operator.metrics_url = f"http://127.0.0.1:{port}/metrics"
-    return parse_metrics(await operator.metrics())
-
-
-async def scrape_both(election: Election, *operators: Proxied) -> dict[str, tuple[Sample, ...]]:
-    """What both say by turns: two processes of one machine share the option, and the other one is frozen meanwhile."""
-    one, other = operators
-    said = {}
-    for taking, frozen in ((one, other), (other, one)):
-        port = election.stack.fleet.ports.reserve()
-        frozen.send(signal.SIGSTOP)
-        try:
-            await election.stack.set_options(metricsPort=str(port))
-            said[taking.name] = await eventually(lambda: scrape(taking.operator, port))  # noqa: B023
-        finally:
-            frozen.send(signal.SIGCONT)
-    return said
-
-
-def value_of(samples: tuple[Sample, ...], name: str) -> float | None:
-    return next((sample.value for sample in samples if sample.name == name), None)
-
-
-async def test_the_one_that_stands_by_is_ready_and_leaves_the_legacy_metrics_to_the_leader(
-    election: Election, pair: tuple[Proxied, Proxied]
-) -> None:
-    async def undisturbed() -> dict[str, tuple[Sample, ...]] | None:
-        """What both say of one term: on a slow machine the leader may be frozen for longer than its Lease lasts."""
-        before = await election.lease()
-        said = await scrape_both(election, *pair)
-        after = await election.lease()
-        return said if before["leaseTransitions"] == after["leaseTransitions"] else None
-
-    said = await eventually(undisturbed, seconds=120)
-    [leader] = [each for each in pair if await election.is_held_by(each.name)]
-    [other] = [each for each in pair if each is not leader]
-    assert value_of(said[leader.name], "fipop_leader") == 1
-    assert value_of(said[other.name], "fipop_leader") == 0
-    assert value_of(said[leader.name], "kubefipoperator_fipranges_capacity") == 254
-    assert not [each.name for each in said[other.name] if each.name.startswith("kubefipoperator")]
-    assert await other.operator.is_ready()
-    assert await other.operator.is_live()
-
-
-async def test_one_that_finds_the_metrics_port_taken_says_so_and_takes_it_once_it_is_free(
-    election: Election, pair: tuple[Proxied, Proxied]
-) -> None:
-    port = election.stack.fleet.ports.reserve()
-    await election.stack.set_options(metricsPort=str(port))
-
-    async def came_late() -> list[Proxied]:
-        return [each for each in pair if any(str(port) in str(line.get("error")) for line in each.log())]
-
-    async def is_told() -> bool:
-        events = await election.stack.client.items(EVENTS)
-        return any(event["reason"] == "PortTaken" and str(port) in event["message"] for event in events)
-
-    [late] = await eventually(came_late)
-    await eventually(is_told)
-    [early] = [each for each in pair if each is not late]
-    await early.operator.stop()
-    samples = await eventually(lambda: scrape(late.operator, port))
-    assert value_of(samples, "fipop_leader") is not None
-
-
-async def test_after_a_clean_exit_the_lease_is_free_and_the_other_leads_within_two_seconds(
-    election: Election, pair: tuple[Proxied, Proxied]
-) -> None:
-    first, second = pair
-    stopping = asyncio.create_task(first.operator.stop())
-    await election.leads(second, seconds=EXIT_SECONDS)
-    await election.served(await election.ask())
-    assert await stopping == 0
-    assert await second.operator.stop() == 0
-    assert await election.is_held_by("")
-
-
-async def test_after_a_kill_the_other_leads_within_twenty_seconds(
-    election: Election, pair: tuple[Proxied, Proxied]
-) -> None:
-    first, second = pair
-    first.send(signal.SIGKILL)
-    wish = await election.ask()
-    await election.leads(second, seconds=KILL_SECONDS)
-    await election.served(wish)
-
-
 async def test_a_leader_that_was_stopped_past_its_lease_writes_nothing_that_is_not_its_any_more(
     election: Election, pair: tuple[Proxied, Proxied]
 ) -> None:
@@ -272,6 +181,7 @@ async def test_a_leader_without_its_api_server_has_stopped_its_work_and_helm_bef
         await stack.player.delete_guest(guest)
 
 
+@pytest.mark.slow
 async def test_a_leader_whose_requests_hang_in_all_its_connections_keeps_the_lead(
     election: Election, pair: tuple[Proxied, Proxied]
 ) -> None:

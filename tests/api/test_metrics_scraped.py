@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,6 @@ HARVESTER = "harvester-cluster1"
 OURS = ("guest-vlan", "well", "helmless", "silent")
 """The range and the guests of this file: the stack has served others."""
 
-pytest_plugins = ("tests.api.shared_stacks",)
 pytestmark = pytest.mark.xdist_group("installs")
 
 NO_HELM = Fault(status=403, only=lambda request: request.user_agent.startswith("Helm"))
@@ -156,13 +155,6 @@ async def test_promtool_has_nothing_to_say(stack: Stack, guests: dict[str, Serve
     assert said == []
 
 
-@pytest_asyncio.fixture
-async def prometheus(stack: Stack, fleet: LocalFleet, tmp_path: Path) -> AsyncIterator[str]:
-    """A Prometheus that scrapes the operator every second; its URL."""
-    async with open_prometheus(fleet, tmp_path, fipop=stack.operators[0].metrics_url) as url:
-        yield url
-
-
 @asynccontextmanager
 async def open_prometheus(fleet: LocalFleet, tmp_path: Path, **jobs: str) -> AsyncIterator[str]:
     """Run a Prometheus that scrapes URLs every second, each as a job."""
@@ -203,26 +195,6 @@ async def _get(url: str, **query: str) -> Any:
         return await answer.json() if answer.content_type == "application/json" else await answer.text()
 
 
-async def test_prometheus_scrapes_all_four(
-    prometheus: str, stack: Stack, guests: dict[str, ServedGuest]
-) -> None:
-    async def has_scraped() -> set[str]:
-        answer = await _get(f"{prometheus}/api/v1/query", query=f'{{__name__=~"{PREFIX}.+"}}')
-        return {one["metric"]["__name__"] for one in answer["data"]["result"]}
-
-    assert await eventually(has_scraped, seconds=20) == {
-        f"{PREFIX}fipranges_capacity",
-        f"{PREFIX}fipranges_reserved",
-        f"{PREFIX}guestcluster_status",
-        f"{PREFIX}guestcluster_events",
-    }
-    answer = await _get(f"{prometheus}/api/v1/targets")
-    assert [(one["health"], one["lastError"]) for one in answer["data"]["activeTargets"]] == [("up", "")]
-    rules = f'{PREFIX}guestcluster_events{{guestclustername="silent",event="api_connection",status="error"}}'
-    answer = await _get(f"{prometheus}/api/v1/query", query=rules)
-    assert len(answer["data"]["result"]) == 1
-
-
 async def test_every_expression_of_the_dashboard_gives_a_series(
     stack: Stack, fleet: LocalFleet, guests: dict[str, ServedGuest], guest: ControlPlane, tmp_path: Path
 ) -> None:
@@ -258,25 +230,3 @@ async def test_every_expression_of_the_dashboard_gives_a_series(
     finally:
         await guest.client.delete(f"{services}/web")
         await provider.stop()
-
-
-@pytest.mark.slow  # a quarantine is over before that
-async def test_a_guest_that_has_no_floating_ip_any_more_is_not_said_to_be_reachable_for_ever(
-    stack: Stack, numbers: Iterator[int]
-) -> None:
-    """Nobody looks at it any more: what the last look found would stand there for good."""
-    plan = stack.player.plan_guest(f"former-{next(numbers)}")
-    async with bring_up(stack, SimulatedGuest(), plan) as guest:
-        found = await guest.has_condition()
-        status = series("guestcluster_status", guestclustername=guest.name, harvesterclustername=HARVESTER)
-        assert (await legacy(stack))[status] == 1
-        await guest.annotate_cluster(floating_ip="false")
-        await stack.client.delete(guest.path())
-        await is_let_go(stack, found["status"]["addresses"][0])
-
-        async def is_silent() -> bool:
-            told = [one for one in await scrape(stack) if guest.id in one.labels.values()]
-            assert not told, told
-            return status not in await legacy(stack)
-
-        await eventually(is_silent, seconds=240.0, what="no word of a guest that is not looked at")

@@ -1,16 +1,14 @@
-"""Coming from kube-fip-operator: nothing is touched while it works, then everybody keeps what they have."""
+"""Coming from kube-fip-operator or an older version: nothing is touched too early, everybody keeps what is theirs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from localfleet.controlplane import ControlPlane
-from localfleet.fleet import LocalFleet
 from localfleet.rancher_plan import Guest
-from localfleet.routes import upstream_of
+from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
     ALL_FLOATING_IPS,
     RANGES,
@@ -26,33 +24,31 @@ from localfleet.waiting import eventually
 from tests.api.emptying import clear
 from tests.api.predecessor import make_reservations_younger
 from tests.api.proxied import read_log
+from tests.api.tenant import open_tenant
+from tests.api.test_crd_existing_objects import old_crd, replace_crd
 
-pytest_plugins = ("tests.api.shared_stacks",)
-pytestmark = pytest.mark.xdist_group("left-behind")
+pytestmark = pytest.mark.xdist_group("store")
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/kube-fip/deployments"
-CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
 @pytest_asyncio.fixture
-async def stack(left_behind_stack: Stack) -> AsyncIterator[Stack]:
-    stack = left_behind_stack
+async def stack(bare_stack: Stack) -> AsyncIterator[Stack]:
+    stack = bare_stack
     yield stack
     await clear(stack)
     await stack.operators[-1].stop()
 
 
-@pytest_asyncio.fixture
-async def guest_plane(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
-    """A guest's own control plane: what other tests left in a shared one would be found there."""
-    plane = await fleet.guest("predecessor-guest")
-    yield plane
-    await fleet.remove(plane)
+@pytest.fixture
+def inside() -> SimulatedGuest:
+    """What is in the guest cluster."""
+    return SimulatedGuest(latency_seconds=0.0)
 
 
 @pytest_asyncio.fixture
-async def guest(stack: Stack, guest_plane: ControlPlane) -> Guest:
-    return await stack.player.create_guest(stack.player.plan_guest("demo"), upstream_of(guest_plane))
+async def guest(stack: Stack, inside: SimulatedGuest) -> Guest:
+    return await stack.player.create_guest(stack.player.plan_guest("demo"), inside)
 
 
 def _deployment(replicas: int) -> dict[str, Any]:
@@ -73,7 +69,7 @@ def _deployment(replicas: int) -> dict[str, Any]:
 
 
 async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_adopted_oldest_first(
-    stack: Stack, guest: Guest, guest_plane: ControlPlane
+    stack: Stack, guest: Guest, inside: SimulatedGuest
 ) -> None:
     own = floating_ips(guest.cluster_id)
     await stack.client.create(RANGES, build_range("guest-vlan", "10.135.10.192/26"))
@@ -84,8 +80,8 @@ async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_ado
     await stack.client.create(
         own, build_floating_ip(guest.cluster_id, "outside", **(names | {"ipaddress": "10.9.9.9"}))
     )
-    config_map = {"metadata": {"name": "kubevip"}, "data": {"cidr-global": "10.135.10.200/32"}}
-    await guest_plane.client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config_map})
+    left = {"metadata": {"name": "kubevip", "namespace": "kube-system"}}
+    inside.put("configmaps", {**left, "data": {"cidr-global": "10.135.10.200/32"}})
     await make_reservations_younger(stack)
     await stack.client.create(DEPLOYMENTS, _deployment(1))
     if await stack.client.find(SETTINGS) is None:
@@ -120,7 +116,8 @@ async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_ado
         return condition(older, "Ready")["status"] == "True"
 
     await eventually(is_settled, seconds=30)
-    found = await guest_plane.client.get(f"{CONFIG_MAPS}/kubevip")
+    found = inside.get("configmaps", "kube-system", "kubevip")
+    assert found is not None
     assert found["data"] == {"cidr-global": "10.135.10.200/32,10.9.9.9/32"}
 
     async def is_counted() -> bool:
@@ -130,3 +127,38 @@ async def test_the_predecessors_objects_are_left_alone_until_it_is_gone_then_ado
 
     await eventually(is_counted)
     await stack.client.delete(f"{DEPLOYMENTS}/kube-fip-operator")
+
+
+async def test_objects_of_the_old_schemas_are_served_once_the_operator_has_brought_the_schemas_up_to_date(
+    stack: Stack, numbers: Iterator[int]
+) -> None:
+    async with open_tenant(stack, numbers) as tenant:
+        for kind in ("FloatingIPRange", "FloatingIP"):
+            crd = old_crd(kind)
+            del crd["metadata"]["annotations"]
+            await replace_crd(stack.plane, crd)
+        pool = f"pool-{tenant.number}"
+        bare = build_floating_ip(tenant.namespace, "bare", range_name=pool)
+        del bare["spec"]
+
+        async def is_stored_without_spec() -> bool:
+            made = await stack.client.create(f"{floating_ips(tenant.namespace)}?dryRun=All", bare)
+            return "spec" not in made
+
+        await eventually(is_stored_without_spec, what="the old schema to be served")
+        await stack.client.create(floating_ips(tenant.namespace), bare)
+        await tenant.ask("static", pool, ipaddress=f"{tenant.net}9")
+        await tenant.offer("pool", f"{tenant.net}0/24")
+        nothing = {**build_range("nothing", ""), "spec": None}
+        await stack.client.create(RANGES, {key: value for key, value in nothing.items() if value is not None})
+
+        await stack.start_operator()
+        assert await tenant.served("bare") == [f"{tenant.net}1"]
+        assert (await tenant.read("bare"))["spec"] == {"ipaddress": f"{tenant.net}1"}
+        assert await tenant.served("static") == [f"{tenant.net}9"]
+        await tenant.capacity(pool, total=254, used=2)
+
+        async def is_told() -> bool:
+            return condition(await tenant.range("nothing"), "Ready").get("reason") == "Invalid"
+
+        await eventually(is_told)

@@ -2,10 +2,8 @@
 
 import asyncio
 import base64
-import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from enum import Enum
 from pathlib import Path
 
 import aiohttp
@@ -13,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from localfleet.etcd import Etcd
-from localfleet.fleet import LocalFleet
 from localfleet.rancher_plan import Guest
 from localfleet.stack import (
     RANGES,
@@ -23,12 +20,12 @@ from localfleet.stack import (
     build_range,
     condition,
     floating_ips,
-    open_stack,
 )
 from localfleet.waiting import eventually
+from tests.api.emptying import clear
 from tests.harness.history import History, RecordedGuest, Recorder
 
-pytestmark = pytest.mark.xdist_group("restored-store")
+pytestmark = pytest.mark.xdist_group("store")
 
 TENANT = "tenant"
 LABELS = {"net": "restored"}
@@ -49,15 +46,6 @@ UNUSED = {"10.0.0.5", "10.0.0.7"}
 QUARANTINE_SECONDS = 2
 RESYNC = "--resync-seconds=4"
 BUMP = 3000
-
-
-class When(Enum):
-    """What the operator does while the store is set back, and how that is done."""
-
-    STOPPED = "stopped"
-    RUNNING = "running"
-    BUMPED = "running, revisions go on"
-    """As with `etcdutl snapshot restore --bump-revision`: no list is ever older than one that was seen."""
 
 
 async def bump_revision(etcd: Etcd, by: int) -> None:
@@ -169,92 +157,59 @@ async def allocated(stack: Stack) -> set[str]:
     }
 
 
-@pytest_asyncio.fixture(scope="module")
-async def runs(
-    fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> AsyncIterator[dict[When, "asyncio.Task[None]"]]:
-    """All that this run has tests for at once: each is mostly waiting."""
-    folder = tmp_path_factory.mktemp("restored")
-    tasks = {
-        when: asyncio.create_task(set_back(fleet, when, folder / when.name))
-        for when in cases_of(request.session.items)
-    }
-    yield tasks
-    for task in tasks.values():
-        task.cancel()
-    await asyncio.gather(*tasks.values(), return_exceptions=True)
+@pytest_asyncio.fixture
+async def stack(bare_stack: Stack) -> AsyncIterator[Stack]:
+    stack = bare_stack
+    await stack.plane.create_namespace(TENANT)
+    # No floating IP of the restored store names the range for some of the guests: its selector does.
+    pool = build_range(
+        "pool",
+        "10.0.0.1-10.0.0.7",
+        clusterSelector={"matchLabels": LABELS},
+        quarantineSeconds=QUARANTINE_SECONDS,
+    )
+    await stack.client.create(RANGES, pool)
+    yield stack
+    await clear(stack)
+    await stack.operators[-1].stop()
+    await stack.set_options(operateGuestClusterInterval=None)
 
 
-def cases_of(items: Sequence[pytest.Item]) -> list[When]:
-    """The cases that this run has tests for."""
-    functions = [item for item in items if isinstance(item, pytest.Function) and item.path == Path(__file__)]
-    chosen = [function.callspec.params["when"] for function in functions]
-    return [when for when in When if when in chosen]
-
-
-# What comes after the restart is the same in all three; that it is found out is hardest where revisions go on.
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "when",
-    [
-        pytest.param(When.STOPPED, id="stopped", marks=pytest.mark.slow),
-        pytest.param(When.RUNNING, id="running", marks=pytest.mark.slow),
-        pytest.param(When.BUMPED, id="bumped"),
-    ],
-)
 async def test_what_guests_carry_is_not_given_out_again_after_the_store_was_set_back(
-    runs: dict[When, "asyncio.Task[None]"], when: When
+    stack: Stack, tmp_path: Path
 ) -> None:
-    await runs[when]
+    """Revisions go on, as with `etcdutl snapshot restore --bump-revision`: no list is ever older than one seen."""
+    there, plane = Fleet(stack), stack.plane
+    operator = await stack.start_operator(RESYNC)
+    for name in ("early", "late", "later", "asking", "heir"):
+        await there.create_guest(name)
+    await there.give("early")
+    await there.carries("early", INHERITED)
+    await stack.set_options(operateGuestClusterInterval="5")
+    await plane.etcd.snapshot(tmp_path / "snapshot")
 
+    await there.give("late")
+    await there.carries("late", "10.0.0.2")
+    await there.give("later")
+    await there.carries("later", "10.0.0.3")
+    await there.give("asking", "10.0.0.4")
+    await there.carries("asking", "10.0.0.4")
+    await stack.client.patch(
+        f"{floating_ips(there.guests['early'].cluster_id)}/early", {"spec": {"ipaddress": "10.0.0.6"}}
+    )
+    await there.carries("early", "10.0.0.6")
+    await there.give("heir", INHERITED)
+    await there.carries("heir", INHERITED)
 
-async def set_back(fleet: LocalFleet, when: When, snapshot: Path) -> None:
-    async with open_stack(fleet, f"restored-{when.name.lower()}") as stack:
-        there, plane = Fleet(stack), stack.plane
-        await plane.create_namespace(TENANT)
-        # No floating IP of the restored store names the range for some of the guests: its selector does.
-        pool = build_range(
-            "pool",
-            "10.0.0.1-10.0.0.7",
-            clusterSelector={"matchLabels": LABELS},
-            quarantineSeconds=QUARANTINE_SECONDS,
-        )
-        await stack.client.create(RANGES, pool)
-        operator = await stack.start_operator(RESYNC)
-        for name in ("early", "late", "later", "asking", "heir"):
-            await there.create_guest(name)
-        await there.give("early")
-        await there.carries("early", INHERITED)
-        await stack.set_options(operateGuestClusterInterval="5")
-        await plane.etcd.snapshot(snapshot)
-
-        await there.give("late")
-        await there.carries("late", "10.0.0.2")
-        await there.give("later")
-        await there.carries("later", "10.0.0.3")
-        await there.give("asking", "10.0.0.4")
-        await there.carries("asking", "10.0.0.4")
-        await stack.client.patch(
-            f"{floating_ips(there.guests['early'].cluster_id)}/early", {"spec": {"ipaddress": "10.0.0.6"}}
-        )
-        await there.carries("early", "10.0.0.6")
-        await there.give("heir", INHERITED)
-        await there.carries("heir", INHERITED)
-
-        if when is When.STOPPED:
-            await operator.stop()
-        async with contextlib.AsyncExitStack() as exits:
-            await plane.stop_api()
-            await plane.etcd.restore(snapshot)
-            recorder = await exits.enter_async_context(there.recorded())
-            if when is When.BUMPED:
-                await bump_revision(plane.etcd, BUMP)
-            await plane.restart()
-            if when is When.STOPPED:
-                await operator.start()
-            await ask_for_everything(stack)
-            await nothing_is_given_out_twice(there, recorder)
-            assert bool(operator.ended) is (when is not When.STOPPED), "a restored store ends the process"
+    await plane.stop_api()
+    await plane.etcd.restore(tmp_path / "snapshot")
+    async with there.recorded() as recorder:
+        await bump_revision(plane.etcd, BUMP)
+        await plane.restart()
+        await ask_for_everything(stack)
+        await nothing_is_given_out_twice(there, recorder)
+    assert operator.ended, "a restored store ends the process"
 
 
 async def ask_for_everything(stack: Stack) -> None:

@@ -36,7 +36,7 @@ from tests.api.proxied import SeeingProxy, State
 from tests.harness.background import running
 from tests.harness.reaching import configure
 
-pytestmark = pytest.mark.xdist_group("watching")
+pytestmark = pytest.mark.xdist_group("management")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RANGES = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges"
 
@@ -241,14 +241,6 @@ async def test_a_user_without_a_name_can_watch(
         await management.client.delete(f"{RANGES}/nameless")
 
 
-async def test_a_stop_takes_a_few_seconds_at_most(configuration: Configuration) -> None:
-    async with contextlib.AsyncExitStack() as exits:
-        seen = await exits.enter_async_context(watching(configuration, NAMESPACES))
-        await seen.wait_for("namespaces", None, "kube-system")
-        async with asyncio.timeout(5):
-            await exits.aclose()
-
-
 async def test_a_watch_that_breaks_off_ends_it_though_another_one_waits_for_its_answer(
     detour: Detour,
 ) -> None:
@@ -265,6 +257,7 @@ async def test_a_watch_that_breaks_off_ends_it_though_another_one_waits_for_its_
         await asyncio.wait_for(task, 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", [State.AWAY, State.FAILING, State.MUTE, None])
 async def test_whatever_the_api_server_does_for_a_while_kopf_goes_on_afterwards(
     management: ControlPlane, detour: Detour, state: State | None
@@ -288,21 +281,6 @@ async def test_whatever_the_api_server_does_for_a_while_kopf_goes_on_afterwards(
         proxy.turn(State.WELL)
         await management.create_namespace(name)
         await until(lambda: any(each == name for _, _, each in seen.events), seconds=60)
-
-
-async def test_a_restart_of_the_api_server_is_survived(
-    management: ControlPlane, configuration: Configuration
-) -> None:
-    plane = management
-    async with watching(configuration, FLOATING_IP_RANGES, NAMESPACES) as seen:
-        await seen.wait_for("namespaces", None, "kube-system")
-        await plane.stop_api()
-        before = len(seen.events)
-        await asyncio.sleep(3)
-        await plane.start_api()
-        await plane.client.create(RANGES, range_named("after"))
-        await until(lambda: any(name == "after" for _, _, name in seen.events[before:]), seconds=60)
-    await plane.client.delete(f"{RANGES}/after")
 
 
 async def test_a_resource_that_is_not_served_yet_is_waited_for(

@@ -3,8 +3,9 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +34,7 @@ class Chart:
         argv = [str(self.helm), *(str(argument) for argument in arguments)]
         if values is not None:
             argv += ["--values", "-"]
-        done = subprocess.run(
-            argv,
-            input=json.dumps(values or {}),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.home)},
-        )
-        if done.returncode:
-            raise HelmRefusedError(done.stderr)
-        return done.stdout
+        return _run(self.home, tuple(argv), json.dumps(values or {}))
 
     def render(
         self,
@@ -72,22 +62,38 @@ class Chart:
         with_tests: bool = False,
     ) -> str:
         """Render the templates as helm writes them, which YAML readers of Python and Go understand differently."""
-        return self.run(
-            "template",
-            release,
-            self.folder,
-            "--namespace",
-            namespace,
-            "--kube-version",
-            "1.30.0",
+        argv = [
+            *(str(self.helm), "template", release, str(self.folder), "--namespace", namespace),
+            *("--kube-version", "1.30.0"),
             *(f"--api-versions={version}" for version in known),
             *(() if with_tests else ("--skip-tests",)),
-            values=values,
-        )
+        ]
+        if values is not None:
+            argv += ["--values", "-"]
+        return _template(self.home, tuple(argv), json.dumps(values or {}))
+
+
+def _run(home: Path, argv: Sequence[str], text: str) -> str:
+    done = subprocess.run(
+        argv,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+    )
+    if done.returncode:
+        raise HelmRefusedError(done.stderr)
+    return done.stdout
+
+
+_template = cache(_run)
+"""Many tests look at the same rendering: each is made once in a process."""
 
 
 def parse(text: str) -> "Rendered":
-    return Rendered([obj for obj in yaml.safe_load_all(text) if obj])
+    return Rendered([obj for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj])
 
 
 class Rendered(list[Object]):

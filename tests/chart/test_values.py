@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.cli.operator import operator
@@ -159,7 +159,6 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("option", WITH_PATTERN)
-@settings(max_examples=15)
 @given(data=st.data())
 def test_what_the_schema_lets_through_the_operator_takes(option: str, data: st.DataObject) -> None:
     longest = WITH_PATTERN[option].get("maxLength", 100)
@@ -177,7 +176,6 @@ def test_what_the_schema_lets_through_the_operator_takes(option: str, data: st.D
 DURATION = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
 
 
-@settings(max_examples=40)
 @given(text=st.from_regex(SCHEMA["definitions"]["duration"]["pattern"], fullmatch=True))
 def test_every_interval_of_scrapes_is_one_for_the_monitoring_operator(text: str) -> None:
     assert re.fullmatch(DURATION, text)

@@ -14,8 +14,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.server import HttpServer
 from localfleet.certificates import build_authority
-from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
-from localfleet.fleet import LocalFleet
+from localfleet.controlplane import ControlPlane
 from localfleet.proxy import RancherProxy
 from localfleet.simulated import SimulatedGuest
 from tests.contract.sides import MEMORY, REAL, SIMULATED, MemorySide, RealSide, Side, SimulatedSide
@@ -27,9 +26,15 @@ _numbers = itertools.count(1)
 
 
 @pytest_asyncio.fixture(scope="session", params=[MEMORY, SIMULATED, REAL])
-async def side(request: pytest.FixtureRequest) -> AsyncIterator[Side]:
-    """A side of the contract; the control plane starts for the last one only."""
-    async with {MEMORY: _memory, SIMULATED: _simulated, REAL: _real}[request.param]() as side:
+async def side(request: pytest.FixtureRequest, management: ControlPlane) -> AsyncIterator[Side]:
+    """A side of the contract."""
+    if request.param == REAL:
+        async with KubeClient(
+            HttpServer(await configure_from_kubeconfig(management.admin_kubeconfig))
+        ) as client:
+            yield RealSide(client)
+        return
+    async with {MEMORY: _memory, SIMULATED: _simulated}[request.param]() as side:
         yield side
 
 
@@ -55,12 +60,3 @@ async def _simulated() -> AsyncIterator[Side]:
         proxy.bind_token(_TOKEN, _GUEST)
         async with KubeClient(reach(proxy.url_of(_GUEST), ca_pem=proxy.ca_pem, token=_TOKEN)) as client:
             yield SimulatedSide(client)
-
-
-@asynccontextmanager
-async def _real() -> AsyncIterator[Side]:
-    async with LocalFleet() as fleet:
-        plane = await fleet.management(controllers=())
-        await load_crds(plane.client, OUR_CRDS, RANCHER_CRDS)
-        async with KubeClient(HttpServer(await configure_from_kubeconfig(plane.admin_kubeconfig))) as client:
-            yield RealSide(client)

@@ -33,7 +33,7 @@ from tests.contract.sides import (
     Side,
 )
 
-pytestmark = pytest.mark.xdist_group("contract")
+pytestmark = pytest.mark.xdist_group("management")
 
 CONFLICT = (409, "Conflict", ConflictError)
 EXISTS = (409, "AlreadyExists", ConflictError)

@@ -29,6 +29,8 @@ FULL, LIMITED = "reads-everything", "reads-little"
 """The tokens of two readers."""
 _HIDDEN_FROM_LIMITED = ("secrets", "leases", "configmaps", "clusters", "deployments")
 _GUESTS = "/k8s/clusters/"
+_MANAGEMENT_ALONE = ("/apis/kubefip.k8s.binbash.org", "/apis/provisioning.cattle.io")
+"""Kinds that guest clusters do not have."""
 
 Json = dict[str, Any]
 
@@ -114,6 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
         objects, path = self._place(url.path)
         if objects is None:
             self._answer(503, _failure(503, "ServiceUnavailable", "the guest's agent is not connected"))
+        elif objects is not self._fleet().management and path.startswith(_MANAGEMENT_ALONE):
+            self._answer(404, _failure(404, "NotFound", "the server could not find the requested resource"))
         elif path == "/version":
             self._answer(200, {"major": "1", "minor": "34", "gitVersion": "v1.34.1"})
         else:

@@ -33,10 +33,13 @@ class Book:
             for text in addresses_named_by(each):
                 slot = (self.space_of(each), ipaddress.ip_address(text))
                 self.named.setdefault(slot, set()).add(key_of(each))
+        own = {(address, each["spec"]["owner"]["namespace"]) for (_, address), each in self.held.items()}
         for found in self.ranges:
             for entry in (found.get("status") or {}).get("reported", ()):
                 slot = (space_of_range(found), ipaddress.ip_address(entry["address"]))
-                giver = self._find_giver(*slot) if slot[1] in pool_of(found) else None
+                # What a guest cluster holds, or held, in another space explains its use.
+                is_own = (slot[1], entry["guest"]) in own
+                giver = self._find_giver(*slot) if slot[1] in pool_of(found) and not is_own else None
                 if giver is not None and slot not in self.held and slot not in self.named:
                     _, guests = self.reported.setdefault(slot, (giver["metadata"]["name"], []))
                     guests[:] = sorted({*guests, entry["guest"]})

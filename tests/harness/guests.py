@@ -1,6 +1,5 @@
 """Guest clusters as values."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,8 +52,3 @@ def build_guest(
         harvester_cluster_name=harvester_cluster_name,
         networks=networks,
     )
-
-
-def change_cluster(guest: Guest, **fields: Any) -> Guest:
-    """Return a guest cluster with changes of its provisioning Cluster."""
-    return replace(guest, cluster=replace(guest.cluster, **fields))

@@ -11,7 +11,7 @@ import pytest
 from tests.harness.group_ends import GroupEnds
 
 def pytest_configure(config):
-    config.pluginmanager.register(GroupEnds(with_group={"server"}, with_folder={"machine": "test_it.py"}))
+    config.pluginmanager.register(GroupEnds({"server"}))
 
 def note(text):
     with open(NOTES, "a") as file:
@@ -58,7 +58,7 @@ def test_4(): pass
     [
         (
             ("--numprocesses=1", "--dist=loadgroup", "--no-loadscope-reorder"),
-            "machine, server, test_1, test_3, server ends, test_2, machine ends, test_4",
+            "machine, server, test_1, test_3, server ends, test_2, test_4, machine ends",
         ),
         (("-p", "no:xdist"), "machine, server, test_1, test_2, test_3, test_4, server ends, machine ends"),
     ],

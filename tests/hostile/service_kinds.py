@@ -15,7 +15,6 @@ from tests.api.services.shop import CONDITION, DUAL, FINALIZER, KEYS, PREFER, A,
 AT_ONCE = 8
 GOOD_NAMESPACES = 10
 HIDDEN = "\x1b[31m\u202ePWNED\x07"
-STAMP = "kubefip.k8s.binbash.org/leader"
 NOTE = "kubefip.k8s.binbash.org/assigned"
 FOREIGN_FINALIZER = "hostile.example/never"
 OTHER_CLASS = "hostile.example/another"

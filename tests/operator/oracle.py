@@ -115,6 +115,8 @@ class Oracle:
     """The guest clusters that have left Rancher for good."""
     named_until: dict[tuple[Owner, Slot], float] = field(default_factory=dict)
     """Until when the status of a floating IP named an address."""
+    restored_at: float = 0.0
+    """When the store was set back: what is on its way then was decided on before."""
     freed_by_hand: set[Slot] = field(default_factory=set)
     used_since: dict[str, dict[str, float]] = field(default_factory=dict)
     """Since when Services of a guest cluster use addresses."""
@@ -248,7 +250,7 @@ class Oracle:
         if since is None or _now() - since >= LIVES_ON_SECONDS or slot[1] not in self._used_in(former[0]):
             return
         claimed = seconds(before["spec"]["since"]) - self.fleet.now.timestamp() + _now()
-        if slot in self.freed_by_hand or claimed > since - 1.0:
+        if slot in self.freed_by_hand or claimed > since - 3.0:
             return  # it was claimed when its cluster had left
         if commit.obj is not None:
             owner = owner_of(commit.obj)
@@ -273,7 +275,7 @@ class Oracle:
         """Judge a write to a guest cluster: it adds only what fipop holds for it, and no other one uses."""
         if commit.key[0] not in {"configmaps", "services"} or guest.id in self.gone:
             return
-        is_ours = bool(OPERATOR.get()) and commit.key[0] == "configmaps"
+        is_ours = bool(OPERATOR.get()) and commit.key[0] == "configmaps" and SENT_AT.get() >= self.restored_at
         since = self.used_since.get(guest.id, {})
         self.used_since[guest.id] = {text: since.get(text, _now()) for text in services_of(guest)}
         used, before = used_by(guest), addresses_of(commit.before) if commit.before is not None else set()
@@ -330,6 +332,7 @@ class Oracle:
     def note_restored(self) -> None:
         """Note that the store is as it was once: what was assigned since, only guest clusters know."""
         self.guarded.clear()
+        self.restored_at = _now()
         before = self.fleet.judge
         judge = Judge(setting=before.setting, by_people=before.by_people, found=before.found)
         for key, obj in sorted(self.fleet.memory.objects.items()):

@@ -439,3 +439,46 @@ async def test_no_floating_ip_is_made_for_an_address_that_the_range_does_not_ass
     await fleet.pass_time(3 * LET_GO)
     assert (made(fleet), fleet.quarantined()) == ([FIRST], {"default.10.0.0.11"})
     assert fleet.commits_since(version) == []
+
+
+@pytest.mark.parametrize("takes", [True, False], ids=["on", "off"])
+async def test_services_that_harvester_s_controller_takes_are_no_demand(takes: bool) -> None:
+    fleet = Fleet()
+    fleet.set_options(kubevipGuestInstall="enabled")
+    fleet.add_range(harvester="harv", perGuest={"maxAllocate": 4})
+    guest = fleet.add_guest(A, is_served=True)
+    fleet.put_on_harvester(A, "harv")
+    controllers = "*" if takes else "cloud-node-controller"
+    container = {"image": "rancher/harvester-cloud-provider:v0.2.4", "args": [f"--controllers={controllers}"]}
+    key = ("deployments", "kube-system", "harvester-cloud-provider")
+    pod = {"spec": {"containers": [container]}}
+    guest.put(
+        key, {"metadata": {"name": key[2], "namespace": key[1]}, "spec": {"template": pod}, "status": {}}
+    )
+    await fleet.start()
+    await fleet.pass_time(30)
+    guest.add_service("10.0.0.10", name="one")
+    guest.add_service(name="two")
+    await fleet.pass_time(100)
+    assert made(fleet) == ([FIRST] if takes else [FIRST, SECOND])
+
+
+async def test_names_of_a_guest_cluster_that_lies_fit_into_the_status() -> None:
+    fleet = await started()
+    long = "a" * 253
+    key = ("services", long, long)
+    ingress = {"loadBalancer": {"ingress": [{"ip": "10.0.0.10"}]}}
+    metadata = {"name": long, "namespace": long}
+    fleet.guests[A].objects[key] = {
+        "metadata": {
+            **metadata,
+            "resourceVersion": "1",
+            "uid": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"type": "LoadBalancer"},
+        "status": ingress,
+    }
+    await fleet.pass_time(60)
+    (name,) = fleet.status(A, FIRST)["services"]["names"]
+    assert len(name) <= 512

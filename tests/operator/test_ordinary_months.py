@@ -216,11 +216,11 @@ async def test_hundreds_of_floating_ips_in_one_namespace_are_written() -> None:
         await asyncio.sleep(0.015)
 
     fleet.link.before = delay
-    for number in range(400):
+    for number in range(200):
         fleet.ask(A, name=f"web-{number}", serviceNamespace=f"ns-{number}")
     await fleet.pass_time(2 * A_VISIT)
-    assert len(fleet.held()) == 400
-    assert len(fleet.guests[A].addresses) == 400
+    assert len(fleet.held()) == 200
+    assert len(fleet.guests[A].addresses) == 200
 
 
 # 6, 10: what a key keeps, without a floating IP

@@ -20,7 +20,7 @@ from tests.operator.rollout_fleet import (
     digests_of,
 )
 
-SCHEDULES = int(os.environ.get("FIPOP_ROLLOUT_SCHEDULES", "30"))
+SCHEDULES = int(os.environ.get("FIPOP_ROLLOUT_SCHEDULES", "5"))
 HOUR = 3600.0
 
 

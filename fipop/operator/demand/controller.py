@@ -97,11 +97,9 @@ class DemandController:
         if not self.gate.is_open:
             return RetryAfter(GATE_SECONDS)
         if state.guest is not None and self._may_act(state.guest):
-            try:
-                await self._follow(state, state.guest, found)
-            except FipopError as error:
-                fields = {"guest": guest_id, "error": str(error)}
-                logger.info("Could not follow the Services of guest cluster", extra=fields)
+            services = await self._list(state, state.guest)
+            if services is not None:
+                await self._follow(state, state.guest, found, services)
         seconds = self.configuration.settings.service_visit_seconds
         return RetryAfter(seconds * self.random.uniform(0.9, 1.0))
 
@@ -126,11 +124,20 @@ class DemandController:
             guest.deleting or self.guests.is_leaving(guest.id) or is_paused(cache, guest)
         )
 
-    async def _follow(self, state: GuestState, guest: Guest, found: FloatingIPRange) -> None:
-        """List the Services, and make or let go floating IPs. Raises: ApiError, GuestError."""
-        access = parse_kubeconfig(await read_kubeconfig(self.client, guest), guest.id)
-        async with self.clients.session(access, is_urgent=False) as client:
-            services = await read_service_uses(client, self._find_classes(state, guest))
+    async def _list(self, state: GuestState, guest: Guest) -> tuple[ServiceUse, ...] | None:
+        """List the Services of a guest cluster; None if that cannot be done, which its visits report."""
+        try:
+            access = parse_kubeconfig(await read_kubeconfig(self.client, guest), guest.id)
+            async with self.clients.session(access, is_urgent=False) as client:
+                return await read_service_uses(client, self._find_classes(state, guest))
+        except FipopError as error:
+            logger.debug("Could not list Services", extra={"guest": guest.id, "error": str(error)})
+            return None
+
+    async def _follow(
+        self, state: GuestState, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
+    ) -> None:
+        """Make floating IPs, or let one go. Raises: ApiError."""
         seen = self._see(state, guest, found, services)
         plan, record = plan_floating_ips(seen), state.demand
         record.idle_since = {

@@ -346,7 +346,8 @@ class VisitController:
             return unreachable("GuestDisconnected", str(error), installs=duty.keeps), None
         if isinstance(error, KubeconfigMissingError) and error.is_absent and is_new:
             return provisioning(installs=duty.keeps), SECRET_BACKOFF.step_seconds(failures)
-        self._count(guest, GuestEvent.API_CONNECTION, success=False)
+        if not state.is_dropped:
+            self._count(guest, GuestEvent.API_CONNECTION, success=False)
         error = explain_refusal(error, workspace=guest.cluster.namespace, cluster_name=guest.cluster_name)
         fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(error)}
         level = logging.WARNING if failures == 1 else logging.DEBUG

@@ -236,7 +236,11 @@ def _search(report: StatusReport, asked: str) -> Iterator[AddressReport]:
     wanted = asked.lower()
     for each in report_all(report.snapshot):
         owner = each.owner
-        texts = (each.address, *((owner.namespace, owner.name, owner.cluster) if owner else ()))
+        texts = (
+            each.address,
+            *each.services,
+            *((owner.namespace, owner.name, owner.cluster) if owner else ()),
+        )
         if any(wanted in text.lower() for text in texts):
             yield each
 

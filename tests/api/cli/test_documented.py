@@ -15,7 +15,8 @@ from tests.api.cli.conftest import Seen
 from tests.harness.documentation import NOT_RUN, OTHERS, ROOT, TASKS, read_commands, read_files
 from tests.harness.forked_commands import run_forked
 
-pytestmark = pytest.mark.xdist_group("seen")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("installs")]
+"""tests/unit/test_documented_commands.py has whether each can be parsed."""
 
 ELSEWHERE = (
     r"make |pipx |docker |skopeo |sha256sum ",  # other programs; the wheel and the image have tests of their own

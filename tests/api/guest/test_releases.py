@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from fipop.api import names
-from localfleet.chartrepo import ChartRepository
 from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
 from localfleet.waiting import eventually
 from tests.api.guest.guest_bench import ADDRESS, GOOD_VALUES, OTHER_VALUES, PARKED_LABEL, GuestBench
@@ -66,26 +65,6 @@ async def test_an_override_brings_its_values_and_its_version_of_the_chart(bench:
     assert [each["version"] for each in bench.releases().values()] == ["0.11.0", "0.2.10"]
 
 
-async def test_a_revision_made_by_hand_is_put_right(bench: GuestBench, archives: dict[str, Path]) -> None:
-    bench.opt_in()
-    await bench.until_ready()
-    chart = archives["kube-vip-0.11.0"]
-    await bench.helm("upgrade", "kube-vip", chart, *PLACE, values='env={"vip_interface":"x"}')
-    await bench.until_revisions(3, 1)
-
-
-async def test_a_changed_name_or_namespace_holds_for_guest_clusters_without_a_release_only(
-    bench: GuestBench,
-) -> None:
-    bench.opt_in()
-    await bench.until_ready()
-    bench.set_options(kubevipReleaseName="other", kubevipNamespace="elsewhere")
-    await bench.until_reason("ReleaseNameChanged")
-    assert bench.revisions() == [1, 1]
-    assert await bench.data() == {"cidr-global": f"{ADDRESS}/32"}, "the provider there reads its namespace"
-    assert await bench.client.find("/api/v1/namespaces/elsewhere") is None
-
-
 async def test_a_namespace_is_made_for_a_guest_cluster_without_a_release(bench: GuestBench) -> None:
     bench.set_options(kubevipReleaseName="vip", kubevipNamespace="networking")
     bench.opt_in()
@@ -132,19 +111,6 @@ async def test_somebody_elses_release_of_the_wanted_name_is_left_alone(
     assert await bench.data() == {"cidr-global": f"{ADDRESS}/32"}, "its address is written all the same"
 
 
-async def test_nothing_is_installed_beside_a_kube_vip_that_serves_services(
-    bench: GuestBench, archives: dict[str, Path]
-) -> None:
-    values = 'env={"svc_enable":"true","vip_interface":"eth0"},nameOverride="theirs"'
-    await bench.helm("install", "somebody-elses", archives["kube-vip-0.11.0"], *PLACE, values=values)
-    bench.opt_in()
-    await bench.until_reason("OthersRun")
-    assert "DaemonSet kube-system/theirs" in bench.message()
-    assert await bench.secrets("kube-vip") == []
-    await bench.helm("uninstall", "somebody-elses", *PLACE)
-    await bench.until_ready()
-
-
 async def test_what_helm_cannot_install_names_kind_name_and_field_and_other_values_are_tried_at_once(
     bench: GuestBench,
 ) -> None:
@@ -170,17 +136,6 @@ async def test_a_chart_that_cannot_be_rendered_is_quoted_on_the_options_without_
 
     await bench.until(lambda: bool(quoted()))
     assert not any("verysecret" in each for each in (*quoted(), bench.message()))
-
-
-async def test_a_source_that_is_away_hurts_no_installed_guest_cluster(
-    bench: GuestBench, repository: ChartRepository
-) -> None:
-    bench.opt_in()
-    await bench.until_ready()
-    repository.unavailable = True
-    bench.set_options(kubevipChartVersion="0.9.9")
-    await bench.until(lambda: bench.reason() not in ("Ready", "NotReady"))
-    assert bench.fleet.condition(bench.guest_id, "KubeVipReady")[0] == "True"
 
 
 async def test_withdrawing_the_opt_in_removes_nothing_and_two_labels_remove_both(bench: GuestBench) -> None:
@@ -214,21 +169,3 @@ async def test_harvesters_kube_vip_makes_room_and_serves_again_when_fipops_goes(
     bench.opt_in(**{names.LABEL_OPT_IN: "false", names.LABEL_REMOVE: "true"})
     await bench.until(lambda: not bench.releases())
     assert await bench.selector() == {}
-
-
-async def test_harvesters_kube_vip_runs_on_while_fipops_finds_no_node(bench: GuestBench) -> None:
-    await install_harvester_kube_vip(bench.client)
-    bench.set_options(kubevipChartValues=GOOD_VALUES + "nodeSelector: {example.org/no-node: 'true'}\n")
-    await bench.visits(2)  # by then the options are in force
-    bench.opt_in()
-    await bench.until(lambda: "no node matches" in bench.message())
-    assert await bench.selector() == {}
-
-
-async def test_harvesters_kube_vip_is_untouched_in_a_guest_cluster_that_did_not_opt_in(
-    bench: GuestBench,
-) -> None:
-    await install_harvester_kube_vip(bench.client)
-    before = await bench.client.get(DAEMON_SET)
-    await bench.visits(2)
-    assert (await bench.client.get(DAEMON_SET))["metadata"]["generation"] == before["metadata"]["generation"]

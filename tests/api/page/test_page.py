@@ -12,9 +12,8 @@ import pytest
 import pytest_asyncio
 
 from localfleet.controlplane import ControlPlane
-from localfleet.crds import OUR_CRDS, RANCHER_CRDS, load_crds
-from localfleet.fleet import LocalFleet
 from localfleet.stack import RANGES, RESERVATIONS, build_floating_ip, build_range, floating_ips
+from tests.api.emptying import wipe
 from tests.api.page.conftest import serve_page
 from tests.harness.browser import Tab
 from tests.harness.objects import build_reservation
@@ -75,10 +74,13 @@ async def name_address(
     await plane.client.patch(f"{path}/{name}/status", {"status": status})
 
 
+pytestmark = pytest.mark.xdist_group("management")
+
+
 @pytest_asyncio.fixture(scope="module")
-async def plane(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
-    plane = await fleet.management("page")
-    await load_crds(plane.client, OUR_CRDS, RANCHER_CRDS)
+async def plane(management: ControlPlane) -> AsyncIterator[ControlPlane]:
+    plane = management
+    await wipe(plane)
     ranges = (
         build_range(
             "vlan-10",
@@ -131,7 +133,7 @@ async def plane(fleet: LocalFleet) -> AsyncIterator[ControlPlane]:
         build_floating_ip("default", "without", cluster="without", range_name="vlan-20"),
     )
     yield plane
-    await fleet.remove(plane)
+    await wipe(plane)
 
 
 @pytest_asyncio.fixture(scope="module")

@@ -15,7 +15,7 @@ from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
 from tests.api.services.shop import Shop
 
-pytestmark = pytest.mark.xdist_group("services")
+pytestmark = pytest.mark.xdist_group("guest")
 
 CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/vip-configmap"
 LEDGER = "k8s.co/cloud-provider-config"
@@ -113,27 +113,3 @@ async def test_a_life_with_keepalived(keepalived: Shop) -> None:
 
 async def _says(shop: Shop, address: str, value: str) -> bool:
     return (await data(shop.client)).get(address) == value
-
-
-@pytest.mark.parametrize(
-    ("environment", "named"),
-    [
-        ({"KEEPALIVED_SERVICE_CIDR": "10.0.0.0/99"}, "KEEPALIVED_SERVICE_CIDR"),
-        ({"KEEPALIVED_DEFAULT_FORWARD_METHOD": "TUNNEL"}, "KEEPALIVED_DEFAULT_FORWARD_METHOD"),
-    ],
-    ids=["environment0-KEEPALIVED_SERVICE_CIDR is no network", "environment1-none of NAT, DR, PROXY"],
-)
-async def test_an_environment_that_cannot_be_used_ends_it_with_one_sentence(
-    fleet: LocalFleet, service_guest: ControlPlane, tmp_path: Path, environment: dict[str, str], named: str
-) -> None:
-    running = ProviderProcess(
-        plane=service_guest,
-        folder=tmp_path,
-        ports=fleet.ports,
-        program="keepalived-cloud-provider",
-        environment=environment,
-    )
-    await running.begin()
-    assert await running.process.wait() == 1
-    (line,) = (tmp_path / "provider.log").read_text().splitlines()
-    assert named in line

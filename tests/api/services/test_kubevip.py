@@ -16,7 +16,7 @@ from tests.api.services.shop import (
     of,
 )
 
-pytestmark = pytest.mark.xdist_group("services")
+pytestmark = pytest.mark.xdist_group("guest")
 
 
 async def test_neither_a_nor_l_gets_all_in_one_put(shop: Shop) -> None:
@@ -39,26 +39,6 @@ async def test_neither_a_nor_l_gets_all_in_one_put(shop: Shop) -> None:
     assert first["metadata"]["annotations"]["kubefip.k8s.binbash.org/assigned"] == of(first)
     assert condition(first) == {}
     assert await shop.warned("AddressAssigned", f"{shop.net}.1")
-
-
-async def test_a_service_that_is_no_load_balancer_any_more_has_nothing_of_ours(shop: Shop) -> None:
-    await shop.offer(1)
-    await shop.open("web", labels={"mine": "yes"}, annotations={"mine": "yes"})
-    await shop.has("web", f"{shop.net}.1")
-    await shop.change("web", {"spec": {"type": "ClusterIP"}})
-
-    async def is_cleared() -> bool:
-        found = await shop.read("web")
-        metadata, spec = found["metadata"], found["spec"]
-        assert (metadata["annotations"], metadata["labels"]) == ({"mine": "yes"}, {"mine": "yes"})
-        assert condition(found) == {}
-        return "loadBalancerIP" not in spec and not metadata.get("finalizers")
-
-    await eventually(is_cleared)
-    await shop.open("next")
-    await shop.has("next", f"{shop.net}.1")
-    await shop.change("web", {"spec": {"type": "LoadBalancer"}})
-    await shop.waits("web", "PoolFull")
 
 
 async def test_a_deleted_service_gives_its_address_to_who_waits(shop: Shop) -> None:

@@ -1,6 +1,5 @@
 """The cloud provider as a process: its flags, its Lease, its access, what it takes over and what it leaves."""
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from localfleet.fleet import LocalFleet
 from localfleet.provider import NAME, ProviderProcess
 from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
-from tests.api.services.shop import FINALIZER, KEYS, LEASE, OWN_LEASE, A, Shop, of
+from tests.api.services.shop import FINALIZER, KEYS, A, Shop
 from tests.harness.left_services import LEFT, Left
 
-pytestmark = pytest.mark.xdist_group("services")
+pytestmark = pytest.mark.xdist_group("guest")
 
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
 KVCP_SERVICES = "/api/v1/services"
@@ -122,31 +121,6 @@ async def test_no_service_of_kvcp_that_has_what_it_asks_for_is_written_when_the_
     assert {name: await bench.shop.read(name) for name in names} == before
 
 
-async def test_the_lease_of_another_program_is_respected_and_ours_is_left(bench: Bench) -> None:
-    now = "2026-01-01T00:00:00.000000Z"
-    held = {"holderIdentity": "kvcp", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now}
-    leases = LEASE.rpartition("/")[0]
-    await bench.plane.client.create(leases, {"metadata": {"name": NAME}, "spec": held})
-    running = await bench.start()
-    await bench.shop.offer(9)
-    await bench.shop.open("web")
-    await eventually(lambda: _looked_at_lease(running, 3))
-    assert of(await bench.shop.read("web")) == ""
-    assert "fipop_leader 0.0" in await running.metrics()
-    await bench.plane.client.patch(LEASE, {"spec": {"holderIdentity": ""}})
-    await bench.shop.has("web", f"{bench.shop.net}.1")
-    assert (await bench.plane.client.get(LEASE))["spec"]["holderIdentity"] not in {"", "kvcp"}
-    assert await running.stop() == 0
-    assert (await bench.plane.client.get(LEASE))["spec"]["holderIdentity"] == "", "kvcp can go on at once"
-    assert "," not in of(await bench.shop.read("web"))
-
-
-async def _looked_at_lease(running: ProviderProcess, times: int) -> bool:
-    text = await running.metrics()
-    line = next(each for each in text.splitlines() if 'code="200",verb="get"' in each)
-    return float(line.rpartition(" ")[2]) >= times
-
-
 async def test_health_and_metrics_are_on_one_port(bench: Bench) -> None:
     running = await bench.start()
     await bench.shop.offer(2)
@@ -182,71 +156,12 @@ async def test_health_and_metrics_are_on_one_port(bench: Bench) -> None:
                 assert (await answer.json())["ok"] is True
 
 
-async def test_a_restart_writes_nothing(bench: Bench) -> None:
-    first = await bench.start()
-    await bench.shop.offer(3)
-    for name, number in (("a", 1), ("b", 2), ("c", 3)):
-        await bench.shop.open(name)
-        await bench.shop.has(name, f"{bench.shop.net}.{number}")
-    await bench.shop.open("waits")
-    await bench.shop.waits("waits", "PoolFull")
-    await bench.shop.warned("SyncLoadBalancerFailed", "range-")
-    await eventually(lambda: _are_told(bench, 3))
-    await first.stop()
-    before = await _versions(bench)
-    again = await bench.start()
-
-    async def leads() -> bool:
-        return "fipop_services_waiting 1.0" in await again.metrics()
-
-    await eventually(leads)
-    after = await _versions(bench)
-    assert {uid for uid in before.keys() | after.keys() if before.get(uid) != after.get(uid)} == set()
-
-
-async def _are_told(bench: Bench, count: int) -> bool:
-    return len(await bench.shop.events("AddressAssigned")) == count
-
-
 async def _versions(bench: Bench) -> dict[str, str]:
     """Return the versions of all that a restart does not write: Service waits is stamped."""
     paths = (KVCP_SERVICES, "/api/v1/configmaps", f"/api/v1/namespaces/{bench.shop.namespace}/events")
     lists = [await bench.plane.client.items(path) for path in paths]
     every = (each["metadata"] for found in lists for each in found if each["metadata"]["name"] != "waits")
     return {f"{each['name']} {each['uid']}": each["resourceVersion"] for each in every}
-
-
-async def test_flags_of_a_cloud_controller_manager_are_ignored_with_one_warning(bench: Bench) -> None:
-    running = await bench.start("--cloud-provider=kubevip", "--allocate-node-cidrs", "-v=4", "--leader-elect")
-    lines = [json.loads(each) for each in running.process.log.read_text().splitlines()]
-    ignored = [each["flags"] for each in lines if each["message"] == "Ignored flags"]
-    assert ignored == ["--cloud-provider=kubevip --allocate-node-cidrs"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "environment", "code", "named"),
-    [
-        ((), {"KUBEVIP_ENABLE_LOADBALANCERCLASS": "yes"}, 1, "KUBEVIP_ENABLE_LOADBALANCERCLASS"),
-        (("--leader-elect-renew-deadline=20s",), {}, 1, "--leader-elect"),
-        (("--leader-elect-retry-period=soon",), {}, 2, "--leader-elect-retry-period"),
-        (("--secure-port=http",), {}, 2, "--secure-port"),
-        (("--kubeconfig=/none",), {}, 2, "/none"),
-    ],
-    ids=[
-        "arguments0-environment0-1-KUBEVIP_ENABLE_LOADBALANCERCLASS is no boolean",
-        "arguments1-environment1-1---leader-elect cannot work so",
-        "arguments2-environment2-2-is no duration such as 15s",
-        "arguments3-environment3-2-not a valid integer",
-        "arguments4-environment4-2-does not exist",
-    ],
-)
-async def test_what_cannot_work_ends_it_with_one_sentence(
-    bench: Bench, arguments: tuple[str, ...], environment: dict[str, str], code: int, named: str
-) -> None:
-    running = bench.build(*arguments, **environment)
-    await running.begin()
-    assert await running.process.wait() == code
-    assert named in running.process.log.read_text()
 
 
 VERBS = [
@@ -325,18 +240,3 @@ async def test_release_services_waits_for_no_provider_and_names_what_it_released
     assert await released.process.wait() == 0
     assert f"{bench.shop.namespace}/web" in released.process.log.read_text()
     assert FINALIZER not in (await bench.shop.read("web"))["metadata"].get("finalizers", ())
-
-
-async def test_a_second_provider_of_the_config_map_waits_and_logs_the_holder(bench: Bench) -> None:
-    await bench.start()
-    await bench.shop.offer(9)
-    await bench.shop.open("web")
-    await bench.shop.has("web", f"{bench.shop.net}.1")
-    second = await bench.start("--leader-elect=false")
-    holder = (await bench.plane.client.get(OWN_LEASE))["spec"]["holderIdentity"]
-
-    async def says_so() -> bool:
-        lines = [json.loads(each) for each in second.process.log.read_text().splitlines()]
-        return any(each["message"] == "Waiting for Lease" and each["holder"] == holder for each in lines)
-
-    await eventually(says_so)

@@ -69,6 +69,11 @@ def test_a_failure_is_told_with_what_to_do_and_ends_with_1(run: Callable[..., An
         assert told in result.stdout
 
 
+def test_only_problems_are_shown_if_that_is_asked_for(run: Callable[..., Any]) -> None:
+    assert run("--problems").stdout == "2 ok, 0 warning, 0 failed\n"
+    assert GOOD.message not in run("--problems", checks=[[GOOD, BAD]]).stdout
+
+
 def test_warnings_are_no_failure(run: Callable[..., Any]) -> None:
     result = run(checks=[[replace(BAD, severity=Severity.WARNING, advice="widen it")]])
     assert (result.exit_code, "widen it" in result.stdout) == (0, True)

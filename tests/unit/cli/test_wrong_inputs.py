@@ -106,6 +106,18 @@ def test_a_wrong_kubeconfig(commands: Commands, tmp_path: Path, parts: Any, caus
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_the_kubeconfig_of_a_guest_cluster_is_recognized(commands: Commands, tmp_path: Path) -> None:
+    """The most usual mistake."""
+    good = json.loads(commands.kubeconfigs[FULL].read_text())
+    server = f"{good['clusters'][0]['cluster']['server']}/k8s/clusters/c-m-alpha"
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(change(good, cluster={"server": server})))
+    for command in (("status",), ("check",), ("who", "10.0.0.10"), ("free", "full"), ("adopt", "--dry-run")):
+        result = commands.run(*command, "--context", "fleet", kubeconfig=path)
+        said = f'Context "fleet" at {server} has neither Rancher nor fipop: is it the management cluster?'
+        assert (result.exit_code, said in result.stderr) == (3, True), result.stderr
+
+
 def test_a_file_that_is_missing_is_named(commands: Commands) -> None:
     result = commands.run("status", kubeconfig=Path("/nowhere/config"))
     assert (result.exit_code, "/nowhere/config" in result.stderr) == (2, True)

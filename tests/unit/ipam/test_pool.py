@@ -4,7 +4,7 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
@@ -32,7 +32,6 @@ def last_octets(pool: Pool) -> list[int]:
     skip=st.booleans(),
     avoid=st.booleans(),
 )
-@settings(max_examples=400)
 def test_a_pool_is_the_enumerated_set_of_its_parts(
     texts: list[str], exclude: list[str], skip: bool, avoid: bool
 ):
@@ -442,7 +441,6 @@ PIECES = st.sampled_from(
 
 
 @given(st.text() | st.lists(PIECES, max_size=12).map("".join), st.booleans(), st.booleans())
-@settings(max_examples=600)
 def test_any_text_is_a_pool_or_an_error_that_names_a_part(text: str, skip: bool, avoid: bool):
     problem: PoolSyntaxError | None = None
     try:

@@ -124,5 +124,5 @@ class RangesMachine(RuleBasedStateMachine):
         )
 
 
-RangesMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+RangesMachine.TestCase.settings = settings(stateful_step_count=40)
 TestRangesAgreeWithEnumeratedSets = RangesMachine.TestCase

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from localfleet.assets import Assets, default_cache_folder
-from localfleet.errors import AssetError, ToolFailedError
+from localfleet.assets import Assets
+from localfleet.errors import ToolFailedError
 from localfleet.progress import Progress
 from localfleet.recipes import Catalogue, Recipe
 
@@ -105,12 +105,6 @@ def test_a_changed_pin_is_built_anew(tmp_path: Path, modules: Path) -> None:
     assert first.exists()
 
 
-def test_progress_tells_what_how_much_of_it_and_how_long(tmp_path: Path, modules: Path) -> None:
-    shown = io.StringIO()
-    assets_at(tmp_path, path=with_go(tmp_path, "1.26.8"), shown=shown).ensure(["tiny"])
-    assert shown.getvalue() == "[1/1] tiny v1.2.3 …\n[1/1] tiny v1.2.3 done in 0 s\n"
-
-
 def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path, modules: Path) -> None:
     (modules / "tiny" / "main.go").write_text("package main\n\nfunc main() { undefined() }\n")
     shown = io.StringIO()
@@ -119,62 +113,6 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path, modules:
         assets.ensure(["tiny"])
     assert "FAILED" in shown.getvalue()
     assert assets.listings()[0].path is None
-
-
-def test_kubebuilder_assets_win_where_they_are_given(tmp_path: Path, modules: Path) -> None:
-    given = write_program(tmp_path / "given" / "tiny", "")
-    assets = assets_at(tmp_path, path="/nonexistent", KUBEBUILDER_ASSETS=str(given.parent))
-    assert assets.ensure(["tiny"]) == {"tiny": given}
-
-
-def test_incomplete_kubebuilder_assets_are_told_not_worked_around(tmp_path: Path, modules: Path) -> None:
-    assets = assets_at(tmp_path, path=os.environ["PATH"], KUBEBUILDER_ASSETS=str(tmp_path))
-    with pytest.raises(AssetError, match="holds no tiny"):
-        assets.ensure(["tiny"])
-
-
-def version_of_kube_apiserver(**environment: str) -> str:
-    listings = Assets(environment=environment).listings()
-    return next(each.version for each in listings if each.name == "kube-apiserver")
-
-
-def test_the_environment_chooses_the_kubernetes_of_the_fleet() -> None:
-    assert version_of_kube_apiserver(LOCALFLEET_KUBERNETES="1.30").startswith("v1.30.")
-    default = version_of_kube_apiserver()
-    assert not default.startswith("v1.30.")
-    assert version_of_kube_apiserver(LOCALFLEET_KUBERNETES="") == default
-
-
-def test_a_chosen_kubernetes_wins_over_kubebuilder_assets(tmp_path: Path) -> None:
-    """Else a version would be reported as tested that was not."""
-    found = version_of_kube_apiserver(LOCALFLEET_KUBERNETES="1.30", KUBEBUILDER_ASSETS=str(tmp_path))
-    assert found.startswith("v1.30.")
-
-
-def test_a_kubernetes_that_has_no_module_is_told_with_those_that_have_one() -> None:
-    with pytest.raises(AssetError, match=r"LOCALFLEET_KUBERNETES must be .*1\.30.*, not \"1\.29\""):
-        Assets(environment={"LOCALFLEET_KUBERNETES": "1.29"}).listings()
-
-
-def test_an_unknown_program_is_told_with_the_known_ones(tmp_path: Path, modules: Path) -> None:
-    with pytest.raises(AssetError, match="these are: tiny"):
-        assets_at(tmp_path, path="/nonexistent").ensure(["huge"])
-
-
-def test_the_listing_builds_nothing(tmp_path: Path, modules: Path) -> None:
-    (listing,) = assets_at(tmp_path, path=os.environ["PATH"]).listings()
-    assert (listing.name, listing.version, listing.origin, listing.path) == (
-        "tiny",
-        "v1.2.3",
-        "Go module",
-        None,
-    )
-    assert not (tmp_path / "cache").exists()
-
-
-def test_a_relative_cache_home_is_none() -> None:
-    expected = Path.home() / ".cache" / "fipop" / "assets"
-    assert default_cache_folder({"XDG_CACHE_HOME": "here"}) == default_cache_folder({}) == expected
 
 
 def pin_packaged_go(tmp_path: Path, version: str) -> None:

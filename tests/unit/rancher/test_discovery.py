@@ -155,33 +155,6 @@ async def test_local_is_never_a_guest(rancher: Rancher) -> None:
     assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest()
 
 
-async def test_a_harvester_cluster_is_never_a_guest(examples: Examples, rancher: Rancher) -> None:
-    rancher.cluster = examples.mirror
-    rancher.cluster["status"]["clusterName"] = "c-m-9hb2c7rr"
-    rancher.management = examples.harvester
-    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest()
-
-
-async def test_an_imported_harvester_is_no_guest_before_it_ever_connected(
-    examples: Examples, rancher: Rancher
-) -> None:
-    rancher.cluster = examples.mirror
-    rancher.management = examples.harvester
-    rancher.management["metadata"].pop("labels")
-    rancher.management["status"] = {}
-    assert "provider" in (await rancher.waiting()).message
-
-    rancher.cluster["metadata"]["labels"] = {"provider.cattle.io": "harvester"}
-    assert await discover_guest(LinkReader(rancher), rancher.links) == NotAGuest()
-
-
-async def test_a_label_makes_no_harvester_of_a_guest_that_rancher_knows_better(rancher: Rancher) -> None:
-    rancher.cluster["metadata"]["labels"]["provider.cattle.io"] = "harvester"
-    assert rancher.management is not None
-    assert rancher.management["status"]["provider"] == "rke2"
-    assert (await rancher.guest()).id == "c-m-4xk8q2vz"
-
-
 async def test_what_is_watched_and_missing_is_waited_for_without_asking(rancher: Rancher) -> None:
     rancher.namespace = None
     waiting = await rancher.waiting()
@@ -214,43 +187,6 @@ async def test_what_is_only_got_and_missing_or_refused_is_asked_for_again(
     assert (refused.needs_retry, missing.needs_retry) == (True, True)
     assert f"cannot read {kind} " in refused.message
     assert missing.message.startswith(f"{kind} ")
-
-
-async def test_a_guest_whose_credential_was_deleted_long_ago_is_served_but_gets_no_range(
-    rancher: Rancher,
-) -> None:
-    del rancher.objects["Secret", "cattle-global-data", "cc-7zqhx"]
-
-    guest = (await rancher.waiting()).guest
-
-    assert guest is not None
-    assert (guest.id, guest.connected, guest.cluster.opted_in) == ("c-m-4xk8q2vz", True, True)
-    assert (guest.on_harvester, guest.harvester_cluster_name, guest.networks) == (True, None, ())
-
-
-async def test_what_was_known_holds_when_its_source_is_gone_which_is_asked_for_again(
-    rancher: Rancher,
-) -> None:
-    rancher.known = await rancher.guest()
-    rancher.objects = {}
-    rancher.cluster["metadata"]["labels"]["kube-vip"] = "false"
-
-    waiting = await rancher.waiting()
-    assert waiting.needs_retry
-    assert waiting.is_resolved
-    guest = waiting.guest
-    assert guest == replace(rancher.known, cluster=parse_provisioning_cluster(rancher.cluster))
-    assert (guest.cluster.opted_in, guest.harvester_cluster_name) == (False, "harv1")
-
-
-async def test_what_was_known_of_a_cluster_on_its_way_out_holds_and_nothing_is_asked_again(
-    rancher: Rancher,
-) -> None:
-    known = rancher.known = await rancher.guest()
-    rancher.objects = {}
-    rancher.cluster["metadata"]["deletionTimestamp"] = "2026-03-01T00:00:00Z"
-
-    assert (await rancher.guest()).networks == known.networks
 
 
 async def test_what_was_known_of_another_cluster_of_that_name_does_not_hold(rancher: Rancher) -> None:
@@ -286,19 +222,6 @@ async def test_a_reference_that_no_object_can_have_makes_no_request(rancher: Ran
     assert [kind for kind, _, _ in rancher.asked] == ["HarvesterConfig"]
 
 
-async def test_a_harvester_that_rancher_does_not_know_yet_is_waited_for_and_asked_for_again(
-    rancher: Rancher,
-) -> None:
-    rancher.harvester = None
-
-    waiting = await rancher.waiting()
-
-    assert (waiting.message, waiting.needs_retry) == (
-        "the Harvester cluster c-m-9hb2c7rr is not in Rancher",
-        True,
-    )
-
-
 async def test_an_external_harvester_has_no_name_and_its_guest_waits_for_nothing(rancher: Rancher) -> None:
     rancher.credential["data"] = {}
 
@@ -306,28 +229,6 @@ async def test_an_external_harvester_has_no_name_and_its_guest_waits_for_nothing
 
     assert (guest.on_harvester, guest.harvester_cluster_name) == (True, None)
     assert guest.networks == ("default/vlan10",)
-
-
-async def test_a_cluster_on_its_way_out_is_a_deleting_guest_whatever_is_gone_already(
-    rancher: Rancher,
-) -> None:
-    rancher.cluster["metadata"]["deletionTimestamp"] = "2026-08-21T08:00:00Z"
-    rancher.management = rancher.namespace = None
-    rancher.objects = {}
-
-    guest = await rancher.guest()
-
-    assert guest.deleting
-    assert not guest.connected
-
-
-@pytest.mark.parametrize("part", ["cluster", "management", "namespace"])
-async def test_whichever_part_is_deleted_first_the_guest_is_deleting(rancher: Rancher, part: str) -> None:
-    assert not (await rancher.guest()).deleting
-
-    getattr(rancher, part)["metadata"]["deletionTimestamp"] = "2026-08-21T08:00:00Z"
-
-    assert (await rancher.guest()).deleting
 
 
 async def test_an_api_server_that_does_not_answer_is_an_error_and_not_a_missing_object(

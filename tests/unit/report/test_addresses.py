@@ -65,6 +65,14 @@ def test_quarantine_names_who_had_it_once() -> None:
     assert [each.cluster for each in answer.past_owners] == ["seven"]
 
 
+def test_the_address_of_an_imported_cluster_that_is_gone_says_why_it_waits_longer() -> None:
+    waiting = build_reservation("10.0.0.5", quarantined_until="2026-03-02T12:00:00Z")
+    waiting["spec"]["guestGoneSince"] = "2026-03-01T12:00:00Z"
+    answer = ask(snapshot(ranges=[build_range("pool", "10.0.0.0/24")], reservations=[waiting]), "10.0.0.5")
+    assert "gone from Rancher at 2026-03-01 12:00:00Z" in answer.remark
+    assert "24 h" in answer.remark
+
+
 def test_who_names_an_address_beside_its_holder_contends() -> None:
     found = snapshot(
         ranges=[build_range("pool", "10.0.0.0/24")],

@@ -171,15 +171,6 @@ class TestDelete:
 
         assert store.delete(thing("x", 7)) is None
 
-    def test_the_memory_of_the_dead_is_bounded_and_forgets_the_oldest(self) -> None:
-        store = new_store(tombstone_limit=2)
-        for number in (1, 2, 3):
-            store.delete(thing(f"x{number}", 10 + number))
-
-        assert store.put(thing("x3", 5)) is None
-        assert store.put(thing("x2", 5)) is None
-        assert store.put(thing("x1", 5)) is not None
-
 
 class TestResync:
     def test_it_loads_an_empty_store(self) -> None:
@@ -238,7 +229,7 @@ class TestResync:
 
         with pytest.raises(RestoredStoreError) as caught:
             store.resync(listing(9, thing("x", 8)), seen_before=12)
-        assert (caught.value.name, caught.value.shown, caught.value.seen) == ("", 9, 12)
+        assert str(caught.value).startswith("the list of Thing is shown at version 9 after 12 was seen")
         assert len(store) == 1
 
     def test_a_list_that_shows_an_object_older_than_it_was_seen_means_a_restored_store(self) -> None:
@@ -248,7 +239,7 @@ class TestResync:
 
         with pytest.raises(RestoredStoreError) as caught:
             store.resync(listing(40, thing("a/x", 8)), seen_before=12)
-        assert (caught.value.name, caught.value.shown, caught.value.seen) == ("a/x", 8, 12)
+        assert str(caught.value).startswith("Thing a/x is shown at version 8 after 12 was seen")
         assert store.get("a", "gone") is not None
 
     def test_a_list_that_shows_an_object_whose_deletion_was_seen_means_a_restored_store(self) -> None:
