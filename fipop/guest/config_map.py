@@ -188,6 +188,7 @@ def plan_config_map(
     for name, key in sorted(keys.items()):
         found = data.get(name)
         if is_frozen(name):
+            blocked += [name] * (found != key.value)
             continue
         if found is None or key.overwrite or is_ours(name, found):
             owned[name] = key.value
@@ -195,6 +196,7 @@ def plan_config_map(
                 changes[name] = key.value
         elif found != key.value:
             blocked.append(name)
+            owned |= {name: applied[name]} if name in applied else {}
     for name, value in sorted(data.items()):
         is_stale = name not in keys and name.startswith(_PREFIXES) and not is_frozen(name)
         if is_stale and is_ours(name, value):

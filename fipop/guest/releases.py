@@ -223,7 +223,7 @@ def _read_revision(place: Release, secret: Json, now: datetime) -> Release | Non
         return None
     status, role = labels.get("status"), labels.get(names.LABEL_ROLE)
     if status == "uninstalled":
-        return None
+        return replace(place, revision=int(revision))
     owner = Owner.UNKNOWN if role is None else Owner.FIPOP if role == place.role.value else Owner.OTHER
     object_name = labels.get(LABEL_OBJECT_NAME)
     is_by_hand = labels.get(LABEL_REVISION) != revision

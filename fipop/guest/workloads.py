@@ -23,6 +23,8 @@ _MOST_PODS = 1_000_000
 _MOST_CONTAINERS, _MOST_ENTRIES = 64, 256
 _LONGEST_NAME = 253
 _KUBE_VIP, _PROVIDER, _FIPOP = ("kube-vip", "kube-vip-iptables"), "kube-vip-cloud-provider", "fipop"
+_MIRRORED = "mirrored-kube-vip-"
+"""How Rancher's mirror names images of kube-vip: `rancher/mirrored-kube-vip-kube-vip-iptables`."""
 _SERVICE_CONTROLLERS = frozenset({"*", "service", "service-lb-controller"})
 
 
@@ -181,7 +183,7 @@ def _environment(container: JsonView) -> Iterator[tuple[str, str]]:
 def _program(container: JsonView) -> str:
     # registry:port/path/name:tag@digest -> name
     image = clean(container.get("image"))
-    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0].removeprefix(_MIRRORED)
 
 
 def _count(holder: JsonView, name: str) -> int:

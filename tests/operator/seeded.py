@@ -32,6 +32,8 @@ class Fault:
     file: str
     old: str
     new: str
+    options: tuple[str, ...] = ()
+    """Of the lives that find it."""
 
     def is_current(self) -> bool:
         """Return whether its text stands in the source, once."""
@@ -105,6 +107,20 @@ FAULTS = (
         "    is_open: bool = False\n",
         "    is_open: bool = True\n",
     ),
+    Fault(
+        "a-floating-ip-is-let-go-under-a-service",
+        "fipop/operator/demand/plan.py",
+        "        if any(one in in_use for one in has):\n            busy.add(each.name)\n",
+        "",
+        ("--demand",),
+    ),
+    Fault(
+        "what-people-made-is-let-go",
+        "fipop/operator/demand/plan.py",
+        "if each.is_made_for_services and is_idle",
+        "if is_idle",
+        ("--demand",),
+    ),
 )
 
 
@@ -126,18 +142,18 @@ def find(fault: Fault, lives: int, seed: int) -> tuple[bool, str]:
         plant(fault, Path(name))
         end = seed + lives
         while seed < end:
-            text = run(Path(name), seed, end - seed)
+            text = run(Path(name), seed, end - seed, fault.options)
             if not (match := re.match(r"--seed (\d+): ", text)):
                 return False, text
-            if run(ROOT, int(match[1]), 1) != text:
+            if run(ROOT, int(match[1]), 1, fault.options) != text:
                 return True, f"in life {int(match[1]) - (end - lives) + 1}: {text}"
             seed = int(match[1]) + 1
     return False, f"{lives} lives"
 
 
-def run(folder: Path, seed: int, lives: int) -> str:
+def run(folder: Path, seed: int, lives: int, options: Sequence[str]) -> str:
     """Run lives with the source of a folder until one is wrong; return the first line, or the last of an error."""
-    command = [sys.executable, "-m", "tests.operator.simulation", str(lives)]
+    command = [sys.executable, "-m", "tests.operator.simulation", str(lives), *options]
     command += ["--seed", str(seed), "--acts", str(ACTS), "--stop"]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(folder)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -204,7 +204,8 @@ def _guest(
 ) -> GuestStatus | None:
     cluster = binding.cluster
     if cluster is None or binding.blocker is not None:
-        return None
+        known = floating_ip.status.guest
+        return replace(known, reachable=None) if known is not None else None
     before = floating_ip.status.guest
     if before is None or (observation is None and before.cluster != cluster.name):
         before = GuestStatus(cluster=cluster.name, id=floating_ip.namespace, reachable=None)

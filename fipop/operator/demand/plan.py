@@ -133,7 +133,14 @@ def _find_wants(seen: Seen) -> tuple[list[Want], set[str]]:
     gone: defaultdict[str, list[Address]] = defaultdict(list)
     for address in sorted((seen.former.keys() & in_use.keys()) - named):
         gone[seen.former[address]].append(address)
-    wants = [Want(service=in_use[each[0]], addresses=tuple(each)) for each in gone.values()]
+    wants = [
+        Want(
+            service=in_use[each[0]],
+            addresses=tuple(each),
+            namespace=in_use[each[0]].namespace if in_use[each[0]].namespace in free else "",
+        )
+        for each in gone.values()
+    ]
     waiting = [each for each in seen.services if each.lacking]
     for service in sorted(waiting, key=lambda each: (each.since or EPOCH, str(each))):
         namespace = service.namespace if service.namespace in free else ""

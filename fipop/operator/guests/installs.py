@@ -75,7 +75,8 @@ class InstallController:
         target = wish.target.name if wish.target is not None else ""
         if not steps or record.rest_seconds(target):
             return
-        record.note_turn(target)
+        if steps[0].verb is not Verb.INSPECT:
+            record.note_turn(target)
         failures: dict[str, FipopError] = {}
         try:
             for step in steps:

@@ -79,8 +79,8 @@ class GuestBench:
         await self.stop()
         link = Link(self.fleet.memory)
 
-        def watch(callbacks: Mapping[Any, Callable[[str, Any], None]], _: Callable[[], None]) -> Watched:
-            return Watched(self.fleet.memory, callbacks)
+        async def watch(callbacks: Mapping[Any, Callable[[str | None, Any], None]]) -> None:
+            await Watched(self.fleet.memory, callbacks).run()
 
         operator = build_operator(
             OperatorOptions(identity="operator", version="0", health_port=None, leader_election=False),

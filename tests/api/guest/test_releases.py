@@ -49,6 +49,22 @@ async def test_changed_values_and_charts_upgrade_once_if_updates_are_on(bench: G
     assert template["metadata"]["annotations"] == {"changed": "yes"}
 
 
+async def test_an_override_brings_its_values_and_its_version_of_the_chart(bench: GuestBench) -> None:
+    entry = (
+        "- name: all\n  clusterSelector: {}\n  chartVersion: 0.9.9\n  values: {env: {vip_interface: eth9}}\n"
+    )
+    bench.set_options(kubevipChartValuesOverrides=entry)
+    bench.opt_in()
+    await bench.until_ready()
+    assert [each["version"] for each in bench.releases().values()] == ["0.9.9", "0.2.10"]
+    container = (await bench.client.get(DAEMON_SET))["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "vip_interface", "value": "eth9"} in container["env"]
+    bench.set_options(kubevipUpdate="true", kubevipChartValuesOverrides="")
+    await bench.until_revisions(2, 1)
+    await bench.until_ready()
+    assert [each["version"] for each in bench.releases().values()] == ["0.11.0", "0.2.10"]
+
+
 async def test_a_namespace_is_made_for_a_guest_cluster_without_a_release(bench: GuestBench) -> None:
     bench.set_options(kubevipReleaseName="vip", kubevipNamespace="networking")
     bench.opt_in()

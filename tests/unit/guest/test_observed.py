@@ -48,7 +48,7 @@ def test_a_revision_that_somebody_else_made_later_is_not_at_the_target() -> None
 
 @pytest.mark.parametrize(
     "labels",
-    [{}, {"version": "x"}, {"name": "other"}, {"version": "9" * 30}, {"status": "uninstalled"}],
+    [{}, {"version": "x"}, {"name": "other"}, {"version": "9" * 30}],
     ids=str,
 )
 def test_what_is_no_release_of_that_name_is_passed_over(labels: dict[str, str]) -> None:
@@ -57,6 +57,13 @@ def test_what_is_no_release_of_that_name_is_passed_over(labels: dict[str, str]) 
     if not labels:
         del record["metadata"]["creationTimestamp"]
     assert read_release(place(), [record], NOW) == place()
+
+
+def test_a_release_that_was_uninstalled_with_its_history_is_absent_and_has_its_revision() -> None:
+    record = secret({}, revision=4)
+    record["metadata"]["labels"]["status"] = "uninstalled"
+    found = read_release(place(), [record], NOW)
+    assert (found.status, found.revision) == (Status.ABSENT, 4)
 
 
 @pytest.mark.parametrize("role", ["", "kube-vip-cloud-provider", "x"])

@@ -1,0 +1,261 @@
+"""Ordinary weeks of a Rancher fleet: migrations in waves, keys edited and put back, clusters away, names mistyped."""
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+from fipop.api import names
+from tests.harness.fleet import CLUSTERS, NAMESPACE, WORKSPACE, Fleet, Guest
+from tests.harness.history import FLOATING_IPS
+from tests.harness.provider_stand_in import ProviderStandIn
+
+A, B, C = "c-m-a", "c-m-b", "c-m-c"
+X, Y = "10.0.0.10", "10.0.0.11"
+BOTH = {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
+EVERY_GUEST = {"matchLabels": {}}
+VISITED = 1200
+RETRY = 65
+HOUR = 3600
+HARVESTER = ("daemonsets", "kube-system", "kube-vip")
+PARKED = "node-role.kubernetes.io/harvester-kube-vip-disabled"
+MIRRORED = "rancher/mirrored-kube-vip-kube-vip-iptables:v0.8.7"
+
+
+def build(*guest_ids: str, **spec: Any) -> Fleet:
+    fleet = Fleet()
+    fleet.add_range(**{"clusterSelector": EVERY_GUEST, **spec})
+    for each in guest_ids:
+        fleet.add_guest(each)
+    return fleet
+
+
+async def begin(fleet: Fleet, seconds: float = 10) -> None:
+    await fleet.start(leader_election=False, seconds=seconds)
+
+
+async def installed(*guest_ids: str, **options: str) -> Fleet:
+    fleet = build(*guest_ids)
+    fleet.set_options(kubevipRolloutMinSuccessTime="0", **options)
+    for each in guest_ids:
+        fleet.opt_in(each)
+    await begin(fleet)
+    for each in guest_ids:
+        fleet.ask(each)
+    await fleet.pass_time(200)
+    assert [fleet.guests[each].releases for each in guest_ids] == [BOTH] * len(guest_ids)
+    return fleet
+
+
+def rollout(fleet: Fleet) -> dict[str, Any]:
+    data = fleet.memory.objects["configmaps", NAMESPACE, names.ROLLOUT_CONFIG_MAP]["data"]
+    found: dict[str, Any] = json.loads(data["rollout"])
+    return found
+
+
+def put_workload(
+    fleet: Fleet, key: tuple[str, str, str], image: str, guest_id: str = A, release: str = "", **env: str
+) -> None:
+    annotations = {"meta.helm.sh/release-name": release} if release else {}
+    container = {"image": image, "env": [{"name": name, "value": value} for name, value in env.items()]}
+    fleet.guests[guest_id].put(
+        key,
+        {
+            "metadata": {"name": key[2], "namespace": key[1], "annotations": annotations},
+            "spec": {"template": {"spec": {"containers": [container]}}},
+            "status": {"observedGeneration": 99, "desiredNumberScheduled": 1, "numberReady": 1},
+        },
+    )
+
+
+def is_parked(fleet: Fleet, guest_id: str = A) -> bool:
+    spec = fleet.guests[guest_id].objects[HARVESTER]["spec"]["template"]["spec"]
+    return PARKED in (spec.get("nodeSelector") or {})
+
+
+def install_as_predecessor(guest: Guest) -> None:
+    """Have both releases as kube-fip-operator made them."""
+    for name, plural in (
+        ("kube-vip", "daemonsets"),
+        ("kube-vip-cloud-provider", "deployments"),
+    ):
+        key = ("secrets", "kube-system", f"sh.helm.release.v1.{name}.v1")
+        labels = {"owner": "helm", "name": name, "version": "1", "status": "deployed"}
+        kept = {"chart": name, "values": {"nameOverride": name, "old": "value"}}
+        data = base64.b64encode(json.dumps(kept).encode()).decode()
+        guest.put(
+            key,
+            {
+                "metadata": {"name": key[2], "namespace": key[1], "labels": labels},
+                "type": "helm.sh/release.v1",
+                "data": {"release": data},
+            },
+        )
+        annotations = {"meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": "kube-system"}
+        counts: dict[str, Any] = (
+            {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
+            if plural == "deployments"
+            else {"desiredNumberScheduled": 1, "numberReady": 1, "updatedNumberScheduled": 1}
+        )
+        guest.put(
+            (plural, "kube-system", name),
+            {
+                "metadata": {"name": name, "namespace": "kube-system", "annotations": annotations},
+                "spec": {
+                    "replicas": 1,
+                    "template": {"spec": {"containers": [{"image": f"example/{name}:v1"}]}},
+                },
+                "status": {"observedGeneration": 1, **counts},
+            },
+        )
+
+
+async def served(**limits: Any) -> Fleet:
+    fleet = Fleet()
+    per_guest = {"minAllocate": 1, "maxAllocate": 4, "releaseAfterSeconds": 120} | limits
+    fleet.add_range(iprange="10.0.0.10-10.0.0.29", clusterSelector=EVERY_GUEST, perGuest=per_guest)
+    guest = fleet.add_guest(A, is_served=True)
+    asyncio.get_running_loop().create_task(ProviderStandIn(guest).run())
+    await fleet.start()
+    await fleet.pass_time(20)
+    return fleet
+
+
+def made(fleet: Fleet) -> list[str]:
+    return sorted(key[2] for key in fleet.memory.of_kind(FLOATING_IPS) if key[1] == A)
+
+
+async def test_guest_clusters_that_are_migrated_in_a_second_wave_are_admitted_in_turn() -> None:
+    """The first ones were migrated last week; ten more opt in at once, with the releases of kube-fip-operator."""
+    first, second = [A, B], [f"c-m-{number}" for number in range(10)]
+    fleet = build(iprange="10.0.0.10-10.0.0.40")
+    fleet.set_options(kubevipUpdate="true")
+    for each in first:
+        fleet.add_guest(each)
+        fleet.opt_in(each)
+    for each in second:
+        install_as_predecessor(fleet.add_guest(each))
+    await begin(fleet)
+    for each in (*first, *second):
+        fleet.ask(each)
+    await fleet.pass_time(HOUR)
+    assert rollout(fleet)["phase"] == "Completed"
+    for each in second:
+        fleet.opt_in(each)
+    await fleet.pass_time(2 * HOUR)
+    assert (rollout(fleet)["phase"], rollout(fleet)["failed"]) == ("Completed", [])
+
+
+async def test_harvesters_kube_vip_with_the_image_of_rancher_makes_room() -> None:
+    fleet = build(A)
+    fleet.opt_in(A)
+    put_workload(fleet, HARVESTER, MIRRORED, release="harvester-cloud-provider", svc_enable="true")
+    await begin(fleet)
+    fleet.ask(A)
+    await fleet.pass_time(120)
+    assert fleet.guests[A].releases == BOTH
+    assert is_parked(fleet)
+
+
+async def test_nothing_is_installed_beside_a_kube_vip_with_the_image_of_rancher() -> None:
+    fleet = build(A)
+    fleet.opt_in(A)
+    put_workload(fleet, ("daemonsets", "kube-system", "vip"), MIRRORED, svc_enable="true")
+    await begin(fleet)
+    fleet.ask(A)
+    await fleet.pass_time(VISITED)
+    assert fleet.guests[A].releases == {}
+
+
+async def test_a_release_that_was_uninstalled_with_its_history_is_installed_again_and_is_at_the_target() -> (
+    None
+):
+    fleet = await installed(A, B)
+    guest = fleet.guests[A]
+    for key, each in guest.of_kind("secrets").items():
+        labels = {**each["metadata"]["labels"], "status": "uninstalled"}
+        guest.put(key, {**each, "metadata": {**each["metadata"], "labels": labels}})
+    for plural in ("daemonsets", "deployments", "pods"):
+        for key in guest.of_kind(plural):
+            guest.remove(key)
+    await fleet.pass_time(VISITED)
+    assert guest.releases == BOTH
+    await fleet.pass_time(VISITED)
+    assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
+    assert rollout(fleet)["phase"] == "Completed"
+
+
+async def test_a_key_that_its_owner_edited_and_put_back_goes_with_its_floating_ip() -> None:
+    fleet = build(A)
+    await begin(fleet)
+    fleet.ask(A, serviceNamespace="shop")
+    await fleet.pass_time(60)
+    assert fleet.guests[A].config_map == {"cidr-shop": f"{X}/32"}
+    fleet.guests[A].write_config_map(cidr_shop="10.9.0.1/32")
+    await fleet.pass_time(VISITED)
+    fleet.guests[A].write_config_map(cidr_shop=f"{X}/32")
+    await fleet.pass_time(VISITED)
+    fleet.give_up(A)
+    await fleet.pass_time(3 * VISITED)
+    assert fleet.guests[A].config_map == {}
+    assert fleet.quarantined() == set()
+
+
+async def test_releases_are_found_where_they_are_after_the_cluster_was_away_and_the_option_had_changed() -> (
+    None
+):
+    """kubevipNamespace was changed for new guest clusters, months ago."""
+    fleet = await installed(A)
+    fleet.set_options(kubevipNamespace="networking")
+    await fleet.pass_time(VISITED)
+    bring_back = fleet.take_away((CLUSTERS, WORKSPACE, f"cluster-{A}"))
+    await fleet.pass_time(120)
+    bring_back()
+    await fleet.pass_time(2 * VISITED)
+    where = {key[1] for key, each in fleet.guests[A].of_kind("secrets").items()}
+    assert where == {"kube-system"}
+    assert fleet.condition(A, "Ready") == ("True", "Ready")
+
+
+async def test_releases_are_found_where_they_are_after_a_mistyped_clustername() -> None:
+    fleet = await installed(A)
+    fleet.set_options(kubevipNamespace="networking")
+    await fleet.pass_time(VISITED)
+    fleet.annotate(("floatingips", A, "web"), {"clustername": "typo"})
+    await fleet.pass_time(VISITED)
+    fleet.annotate(("floatingips", A, "web"), {"clustername": f"cluster-{A}"})
+    await fleet.pass_time(2 * VISITED)
+    where = {key[1] for key, each in fleet.guests[A].of_kind("secrets").items()}
+    assert where == {"kube-system"}
+    assert fleet.condition(A, "Ready") == ("True", "Ready")
+
+
+async def test_a_floating_ip_beside_one_with_a_mistyped_cluster_name_is_written_or_told() -> None:
+    fleet = build(A)
+    await begin(fleet)
+    fleet.ask(A)
+    await fleet.pass_time(20)
+    fleet.annotate(("floatingips", A, "web"), {"clustername": "typo"})
+    await fleet.pass_time(20)
+    fleet.ask(A, name="second")
+    await fleet.pass_time(VISITED)
+    assert fleet.addresses(A, "second") == [Y]
+    told = fleet.condition(A, "GuestConfigured", "second")[0]
+    assert (Y in fleet.guests[A].addresses) == (told == "True")
+
+
+async def test_a_service_whose_floating_ip_is_gone_gets_one_of_its_namespace() -> None:
+    """The namespace has another one of its own."""
+    fleet = await served()
+    fleet.ask(A, name="shop-1", serviceNamespace="shop")
+    fleet.ask(A, name="shop-2", serviceNamespace="shop")
+    await fleet.pass_time(20)
+    for number in range(2):
+        fleet.guests[A].add_service(name=f"web-{number}", namespace="shop")
+    await fleet.pass_time(60)
+    address = fleet.addresses(A, "shop-2")
+    fleet.give_up(A, "shop-2")
+    await fleet.pass_time(300)
+    back = [name for name in made(fleet) if fleet.addresses(A, name) == address]
+    assert len(back) == 1
+    assert fleet.floating_ip(A, back[0])["spec"].get("serviceNamespace") == "shop"
