@@ -394,6 +394,6 @@ def _judge_floating_ip(subject: Subject, each: FloatingIPReport, now: datetime) 
         severity, message = Severity.OK, f"the FloatingIP holds {', '.join(found.status.addresses)}"
     elif found.paused or ready.reason in _AWAITED or (ready.status is Verdict.UNKNOWN and is_young):
         severity = Severity.INFO
-    elif ready.status is Verdict.UNKNOWN and found.status.addresses:
-        severity = Severity.WARNING
+    elif found.status.addresses and (ready.status is Verdict.UNKNOWN or ready.reason == "GuestNotFound"):
+        severity = Severity.WARNING  # the address is held; no guest cluster gets it yet
     return point(subject, severity, ready.reason, message, _kubectl("describe", FLOATING_IPS, found))
