@@ -123,6 +123,7 @@ class Story:
         self.stack = stack
         self.watched = watched
         self.rights = rights
+        self.attempts = 0
 
     async def prepare(self) -> None:
         """What is there before the operator: its CRDs as an older version left them, and no right at all."""
@@ -248,8 +249,12 @@ class Story:
         )
 
     async def ask_for_the_impossible(self) -> Json | None:
-        """Set a bad option until there is an event, which is returned; then a good one again."""
-        await self.stack.set_options(logLevel="Loud")
+        """Set bad options until there is an event, which is returned; then a good one again.
+
+        The first event is refused, and none is sent twice.
+        """
+        self.attempts += 1
+        await self.stack.set_options(logLevel=f"Loud{self.attempts // 10}")
         events = await self.stack.client.items(EVENTS.format(NAMESPACE))
         found = next((each for each in events if each["reason"] == "BadOption"), None)
         if found is not None:
