@@ -33,7 +33,7 @@ check: chart ## Lint the code and the chart, check types and imports
 
 # Checks leave a core idle that builds can use, the first time. A control plane of which many run side by side needs one
 # thread of Go; with two it does a fifth more work when it is idle.
-test: setup ## Run the checks and all tests but the slow ones (some 4 minutes on 2 cores)
+test: setup ## Run the checks and all tests but the slow ones (some 6 minutes on 2 cores)
 	$(MAKE) --jobs=2 check assets
 	GOMAXPROCS=1 $(BIN)/pytest --numprocesses=5 --dist=loadgroup --no-loadscope-reorder --max-worker-restart=0 -m "not slow" --durations=15
 
