@@ -1,6 +1,6 @@
 """Seeded faults: broken protocols, as edits of the source, each of which the simulation must find within some lives.
 
-    python -m tests.operator.seeded [--lives 60] [--seed 1] [FAULT…]
+    python -m tests.operator.seeded [--lives 200] [--seed 1] [FAULT…]
 
 Each fault is applied to a copy of the source; the simulation runs there until a life is wrong. A fault whose text is
 no longer in the source fails at once: whoever changes the protocol changes the fault.
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str]) -> int:
     names = [each.name for each in FAULTS]
     parser = argparse.ArgumentParser(prog="python -m tests.operator.seeded")
     parser.add_argument("names", nargs="*", metavar="FAULT", help=f"default: all of {', '.join(names)}")
-    parser.add_argument("--lives", type=int, default=60, help="the most of each fault; default: 60")
+    parser.add_argument("--lives", type=int, default=200, help="the most of each fault; default: 200")
     parser.add_argument("--seed", type=int, default=1, help="of the first life")
     options = parser.parse_args(arguments)
     missed = 0
