@@ -15,7 +15,7 @@ REQUEST_SECONDS = 15.0
 """One request to our own API server, with its tries."""
 GUEST_REQUEST_SECONDS = 10.0
 GUEST_SESSION_SECONDS = 45.0
-"""All that a pass asks a guest between two waits."""
+"""All requests of a visit between two waits."""
 
 # Allocation
 PERMIT_SECONDS = 5.0
@@ -44,7 +44,7 @@ HELM_IDLE_SECONDS = 60.0
 FOREIGN_LEASE_SECONDS = 30.0
 """Until a leader that lost touch has stopped its helm."""
 OTHER_HELM_SECONDS = 600.0
-"""How long the helm of anybody else can be alive."""
+"""How long another helm can be alive."""
 
 # Health and end
 LONGEST_WATCH_SECONDS = 60

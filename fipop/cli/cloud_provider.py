@@ -27,7 +27,7 @@ from fipop.cloudprovider.app import build_provider, release_services
 from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_network
 from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
-from fipop.guest.service_uses import DEFAULT_CLASS
+from fipop.guest.service_uses import split_classes
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.server import HttpServer
 from fipop.runtime.leader_election import LeaseTimes
@@ -217,8 +217,8 @@ def _read_classes(environment: Mapping[str, str]) -> frozenset[str]:
     if is_wanted is None:
         problem = f'is invalid: it must be true or false, and is "{text[:64]}"'
         raise StartError(what="KUBEVIP_ENABLE_LOADBALANCERCLASS", problem=problem)
-    names = (environment.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME") or DEFAULT_CLASS) if is_wanted else ""
-    return frozenset(each.strip() for each in names.split(","))
+    names = environment.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME", "")
+    return split_classes(names) if is_wanted else frozenset({""})
 
 
 def keepalived_cloud_provider() -> None:

@@ -17,6 +17,8 @@ from typing import Any
 
 from fipop.api.names import GROUP
 from fipop.cloudprovider.allocate import DHCP_ADDRESSES, Port
+from fipop.guest.in_use import ANNOTATION_LOAD_BALANCER_IPS
+from fipop.guest.service_uses import ADDRESS_ASSIGNED, IGNORE
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.errors import IpamError
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
@@ -24,9 +26,8 @@ from fipop.kube.events import ObjectReference
 from fipop.kube.resources import SERVICES
 from fipop.texts import clean
 
-ADDRESSES = "kube-vip.io/loadbalancerIPs"
+ADDRESSES = ANNOTATION_LOAD_BALANCER_IPS
 INTERFACE = "kube-vip.io/serviceInterface"
-IGNORE = "kube-vip.io/ignore"
 ASSIGNED = f"{GROUP}/assigned"
 """What fipop wrote into ADDRESSES last."""
 LEADER = f"{GROUP}/leader"
@@ -38,8 +39,6 @@ FORWARD_METHOD = "k8s.co/keepalived-forward-method"
 ADDRESSES_FIELD, INTERFACE_FIELD = f"annotation {ADDRESSES}", f"annotation {INTERFACE}"
 LABEL_FIELD, FINALIZER_FIELD = f"label {IMPLEMENTATION}", f"finalizer {FINALIZER}"
 """The fields that fipop writes, as messages name them."""
-ADDRESS_ASSIGNED = f"{GROUP}/AddressAssigned"
-"""The condition, which only Services have that wait for an address, or did."""
 
 MOST_ADDRESSES = 16
 """How many parts of an annotation, of a status and of externalIPs count."""

@@ -187,16 +187,15 @@ def plan_config_map(
     blocked = []
     for name, key in sorted(keys.items()):
         found = data.get(name)
-        if is_frozen(name):
-            blocked += [name] * (found != key.value)
-            continue
-        if found is None or key.overwrite or is_ours(name, found):
+        is_open = found is None or key.overwrite or is_ours(name, found)
+        if is_open and not is_frozen(name):
             owned[name] = key.value
             if found != key.value:
                 changes[name] = key.value
         elif found != key.value:
             blocked.append(name)
-            owned |= {name: applied[name]} if name in applied else {}
+            if name in applied:
+                owned[name] = applied[name]
     for name, value in sorted(data.items()):
         is_stale = name not in keys and name.startswith(_PREFIXES) and not is_frozen(name)
         if is_stale and is_ours(name, value):
@@ -286,7 +285,7 @@ class ConfigMapWriter:
             raise
 
     async def _report_hidden(self, namespace: str) -> None:
-        """Tell the owner of the guest cluster there that a key of the owner's serves no Service any more."""
+        """Record an event in the guest cluster that a key of its owner serves no Service any more."""
         about = {
             "apiVersion": "v1",
             "kind": "ConfigMap",

@@ -110,7 +110,7 @@ class Release:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody else works on it, has its name, or does in this guest cluster what it does."""
+        """Whether no other helm works on it, no foreign release has its name, and no other workload has its role."""
         is_locked = self.status.is_under_way and self.is_by_hand
         return self.owner is not Owner.OTHER and not is_locked and not self.beside
 

@@ -20,8 +20,9 @@ from fipop.jsons import Json, JsonView, as_list, as_mapping, as_text
 DEFAULT_CLASS = "kube-vip.io/kube-vip-class"
 """The class that a provider serves if it is to serve a class, and none is named."""
 
-_CONDITION = f"{GROUP}/AddressAssigned"
-_IGNORE = "kube-vip.io/ignore"
+ADDRESS_ASSIGNED = f"{GROUP}/AddressAssigned"
+"""The condition of fipop's cloud provider, which only Services have that wait for an address, or did."""
+IGNORE = "kube-vip.io/ignore"
 _FULL = frozenset({"PoolFull", "NoPool"})
 _FAMILIES = {family.label: family for family in Family}
 
@@ -51,8 +52,12 @@ def read_classes(values: Mapping[str, Any]) -> frozenset[str]:
     env = {**as_mapping(extra), **{as_text(each.get("name")): each.get("value") for each in entries}}
     if not parse_go_bool(str(env.get("KUBEVIP_ENABLE_LOADBALANCERCLASS"))):
         return frozenset({""})
-    named = as_text(env.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME")) or DEFAULT_CLASS
-    return frozenset(each.strip() for each in named.split(","))
+    return split_classes(as_text(env.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME")))
+
+
+def split_classes(names: str) -> frozenset[str]:
+    """Return the classes that `KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME` names, separated by commas."""
+    return frozenset(each.strip() for each in (names or DEFAULT_CLASS).split(","))
 
 
 def read_use(service: Json, *, classes: frozenset[str]) -> ServiceUse | None:
@@ -80,7 +85,7 @@ def read_use(service: Json, *, classes: frozenset[str]) -> ServiceUse | None:
 
 def _is_served(service: JsonView, classes: frozenset[str]) -> bool:
     metadata, spec = as_mapping(service.get("metadata")), as_mapping(service.get("spec"))
-    is_ignored = as_mapping(metadata.get("annotations")).get(_IGNORE) == "true"
+    is_ignored = as_mapping(metadata.get("annotations")).get(IGNORE) == "true"
     is_ours = spec.get("type") == "LoadBalancer" and as_text(spec.get("loadBalancerClass")) in classes
     return is_ours and not (is_ignored or metadata.get("deletionTimestamp"))
 
@@ -90,7 +95,7 @@ def _find_since(service: JsonView) -> datetime | None:
     metadata, status = as_mapping(service.get("metadata")), as_mapping(service.get("status"))
     created = parse_time(metadata.get("creationTimestamp"))
     conditions = map(as_mapping, as_list(status.get("conditions")))
-    ours = next((each for each in conditions if each.get("type") == _CONDITION), None)
+    ours = next((each for each in conditions if each.get("type") == ADDRESS_ASSIGNED), None)
     if ours is not None:
         told = parse_time(ours.get("lastTransitionTime"))
         is_full = ours.get("reason") in _FULL

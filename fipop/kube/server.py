@@ -89,7 +89,7 @@ class HttpServer:
 
 
 def open_session(configuration: Configuration) -> aiohttp.ClientSession:
-    """Open a session for a library that sends requests by itself. Each has the credential of its moment."""
+    """Open a session for a library that sends its own requests. Each request gets the current credential."""
 
     async def authorize(
         request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType

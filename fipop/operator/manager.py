@@ -300,7 +300,7 @@ class Manager:
             self.gate.check()
 
     def _note_connection(self, guest_id: str) -> None:
-        """Tell the gate whether a guest cluster can be read, and if it connected only now, can have Services."""
+        """Report to the gate whether a guest cluster can be read, and whether it can have Services already."""
         if not self.guests.is_readable(guest_id):
             self.gate.note_gone(guest_id)
             return

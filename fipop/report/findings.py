@@ -33,7 +33,7 @@ PENDING_GRACE = timedelta(minutes=5)
 MOST_ALIKE = 5
 """The most findings of one kind that are shown one by one."""
 _AWAITED = IN_TRANSIT | {"Paused", "RolloutPending", "RolloutPaused"}
-"""Reasons of floating IPs for which nobody has to do anything."""
+"""Reasons of floating IPs that need no action."""
 
 
 class Severity(StrEnum):

@@ -40,7 +40,7 @@ class CellState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One address; `owner` says who has it, "" for nobody."""
+    """One address, and its `owner`; "" if it has none."""
 
     address: str
     state: CellState

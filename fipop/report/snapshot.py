@@ -51,7 +51,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """The Lease of the operator; `holder` is "" where nobody holds it."""
+    """The Lease of the operator; `holder` is "" if no replica holds it."""
 
     holder: str
     renewed: datetime | None

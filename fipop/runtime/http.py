@@ -53,7 +53,7 @@ class ProbeServer:
         return int(self._runner.addresses[0][1])
 
     async def start(self) -> None:
-        """Listen. Raises StartError: without its probes, nobody learns how this process is."""
+        """Listen. Raises StartError if that is not possible: the kubelet needs the probes."""
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self._host, self._port).start()

@@ -176,6 +176,6 @@ class Relister:
 
 
 def _without_managed_fields(obj: Json) -> Json:
-    """Drop what is often half of an object and nobody reads."""
+    """Drop the managed fields, which are often half of an object and are never read."""
     obj["metadata"].pop("managedFields", None)
     return obj

@@ -84,7 +84,7 @@ class Override(_Fields):
     values: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse an entry that is for nobody in particular, and what would leave a chart without its image."""
+        """Refuse an entry that names no guest clusters, and values that would leave a chart without its image."""
         if not (self.workspaces or self.clusters or self.cluster_selector):
             raise SettingsError("must have workspaces, clusters or clusterSelector")
         if self.chart_digest and not self.chart_version:

@@ -15,6 +15,7 @@ from fipop.api import names
 from fipop.cli.main import main
 from fipop.cloudprovider import keepalived, service
 from fipop.cloudprovider.metrics import REGISTRY, ROWS, ServiceSnapshot
+from fipop.guest.service_uses import IGNORE
 from fipop.metrics.gauges import GaugeTable, build_registry
 from fipop.rancher.matching import NoRange
 from fipop.settings.options import DEFAULTS, settings_data
@@ -56,7 +57,7 @@ def annotations() -> set[str]:
     policy = re.findall(rf"{names.GROUP}/[a-z-]+", (ROOT / "templates/admission-policy.yaml").read_text())
     kept = {value for name, value in vars(names).items() if name.startswith(("ANNOTATION_", "LABEL_"))}
     of_services = {service.ADDRESSES, service.INTERFACE, service.FORWARD_METHOD, service.LEGACY_LABEL}
-    of_services |= {service.FINALIZER, f"{service.IMPLEMENTATION}={service.KUBE_VIP}", service.IGNORE}
+    of_services |= {service.FINALIZER, f"{service.IMPLEMENTATION}={service.KUBE_VIP}", IGNORE}
     return own | kept | set(policy) | of_services | {keepalived.PLAN}
 
 

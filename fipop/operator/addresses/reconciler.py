@@ -212,7 +212,7 @@ def build_spec_patch(floating_ip: FloatingIP, decision: Decision) -> Json | None
         return None
     unmet = set(request.static.values()) - set(addresses.values())
     if any(format_address(each) not in floating_ip.status.addresses for each in unmet):
-        return None  # somebody asks for it, and waits
+        return None  # the requester waits for it
     first = request.families[0] if request.families else Family.IPV4
     in_order = sorted(addresses, key=lambda family: (family != first, family))
     patch: Json = {"spec": {"ipaddress": ",".join(format_address(addresses[each]) for each in in_order)}}

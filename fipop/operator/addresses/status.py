@@ -202,11 +202,9 @@ def _guest(
     binding: GuestBinding,
     observation: GuestObservation | None,
 ) -> GuestStatus | None:
-    cluster = binding.cluster
+    cluster, before = binding.cluster, floating_ip.status.guest
     if cluster is None or binding.blocker is not None:
-        known = floating_ip.status.guest
-        return replace(known, reachable=None) if known is not None else None
-    before = floating_ip.status.guest
+        return replace(before, reachable=None) if before is not None else None
     if before is None or (observation is None and before.cluster != cluster.name):
         before = GuestStatus(cluster=cluster.name, id=floating_ip.namespace, reachable=None)
     if observation is None:

@@ -90,7 +90,7 @@ def plan_floating_ips(seen: Seen) -> Plan:
     unserved = tuple(each for each in wants[len(makes) :] if each.service is not None)
     return Plan(
         makes=makes,
-        lets_go=None if makes else _find_surplus(seen, busy, spares=len(spare)),
+        lets_go=None if makes else _find_idle(seen, busy, spares=len(spare)),
         busy=frozenset(busy),
         unserved=unserved,
         limit=limit if unserved else "",
@@ -133,17 +133,17 @@ def _find_wants(seen: Seen) -> tuple[list[Want], set[str]]:
     gone: defaultdict[str, list[Address]] = defaultdict(list)
     for address in sorted((seen.former.keys() & in_use.keys()) - named):
         gone[seen.former[address]].append(address)
-    wants = [
-        Want(
-            service=in_use[each[0]],
-            addresses=tuple(each),
-            namespace=in_use[each[0]].namespace if in_use[each[0]].namespace in free else "",
-        )
-        for each in gone.values()
-    ]
+
+    def find_namespace(service: ServiceUse) -> str:
+        return service.namespace if service.namespace in free else ""
+
+    wants = []
+    for addresses in gone.values():
+        service = in_use[addresses[0]]
+        wants.append(Want(service=service, namespace=find_namespace(service), addresses=tuple(addresses)))
     waiting = [each for each in seen.services if each.lacking]
     for service in sorted(waiting, key=lambda each: (each.since or EPOCH, str(each))):
-        namespace = service.namespace if service.namespace in free else ""
+        namespace = find_namespace(service)
         if not seen.foreign_pools.isdisjoint({service.namespace, namespace or "global"}):
             continue  # no floating IP would help
         lacking = _take(free[namespace], busy, service)
@@ -159,7 +159,7 @@ def _expect(seen: Seen, floating_ip: FloatingIP) -> tuple[Family, ...]:
 
 
 def _take(free: list[tuple[str, Family]], busy: set[str], service: ServiceUse) -> tuple[Family, ...]:
-    """Give a Service what is free, first of floating IPs that are busy; return the families that it needs beside."""
+    """Take free addresses for a Service, first of busy floating IPs. Return the families that it still needs."""
     missing = []
     for family in service.lacking:
         fitting = (each for each in free if each[1] is family)
@@ -201,7 +201,7 @@ def _name(seen: Seen) -> Iterator[str]:
             yield name
 
 
-def _find_surplus(seen: Seen, busy: set[str], *, spares: int) -> FloatingIP | None:
+def _find_idle(seen: Seen, busy: set[str], *, spares: int) -> FloatingIP | None:
     """Return the youngest floating IP of fipop's making that is not needed."""
     if len(seen.floating_ips) <= seen.per_guest.min_allocate:
         return None

@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 TICK_SECONDS, IDLE_TICK_SECONDS = 2.0, 5.0
 FIRST_VISITS_SECONDS = 300.0
-"""How long a new leader waits for visits before it admits anybody: those of 2,000 guest clusters take 2 minutes."""
+"""How long a new leader waits for visits before it admits a guest cluster: 2,000 visits take 2 minutes."""
 SOURCE_REST_SECONDS = 30.0
 """How long a source of charts rests that failed."""
 COUNT_SECONDS = 10.0

@@ -90,7 +90,7 @@ class Member:
     is_open: bool = True
     """Whether it is not paused, has a floating IP, and was ready in Rancher's eyes once."""
     is_free: bool = True
-    """Whether no other helm has locked a release, and nobody else's kube-vip or provider runs or has the name."""
+    """Whether no other helm has locked a release, and no other kube-vip or provider runs or has its name."""
     is_canary: bool = False
     is_new: bool = False
     """Whether it has no release."""
@@ -358,7 +358,7 @@ def _find_starts(
 
 
 def _include_unready(rollout: Rollout, affected: Mapping[str, Member], progress: Progress) -> Rollout:
-    """Let those that are not ready take part if nobody is ready: they have nothing to lose."""
+    """Let guest clusters that are not ready take part if none is ready: they have nothing to lose."""
     is_first = affected.keys().isdisjoint((*progress.began, *progress.succeeded, *rollout.failed))
     is_seen = all(each.visited_at is not None for each in affected.values() if each.is_open)
     candidates = [

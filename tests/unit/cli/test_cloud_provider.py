@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from fipop.cli.cloud_provider import (
-    DEFAULT_CLASS,
     KEEPALIVED_MODE,
     KUBEVIP_MODE,
     _configure,
@@ -15,6 +14,7 @@ from fipop.cli.cloud_provider import (
 )
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions
 from fipop.errors import StartError
+from fipop.guest.service_uses import DEFAULT_CLASS
 from localfleet.rancher_objects import build_kubeconfig
 
 
