@@ -44,6 +44,7 @@ from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
 from fipop.settings.overrides import Override
 from fipop.settings.values import FailureStrategy, RolloutType
+from fipop.state.visits import VisitRecord
 
 logger = logging.getLogger(__name__)
 
@@ -114,15 +115,14 @@ class RolloutController:
         """Return whether a guest cluster has to succeed now, so that its pods matter."""
         return guest_id in self.progress.admitted
 
-    def wish(self, guest: Guest, releases: tuple[Release, ...]) -> Wish:
+    def wish(self, guest: Guest, record: VisitRecord, releases: tuple[Release, ...]) -> Wish:
         """Return what the releases of a guest cluster should be, as they are seen now."""
         unknown = self.configuration.settings.unknown_release_options
         if unknown or not self._is_loaded:
             return Wish(reason="OptionUnknown" if unknown else "RolloutUnreadable")
         if self.rollout is None:
             return Wish(reason="RolloutPending")
-        target, stable = self.rollout.target.for_guest(guest.cluster), self.rollout.stable
-        stable = stable.for_guest(guest.cluster) if stable is not None else None
+        target, stable = record.choose_targets(guest.cluster, self.rollout.target, self.rollout.stable)
         own = replace(self.rollout, target=target, stable=stable)
         member = self._members.get(guest.id, Member()).see(releases, target, stable)
         wish = choose_wish(guest.id, member, own, self.progress, self._build_policy())
