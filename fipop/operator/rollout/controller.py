@@ -148,9 +148,13 @@ class RolloutController:
                 self._note_problem(error)
                 return
             target, orders, problem = rollout.target, rollout.orders, error
-        members = self._find_members(target, rollout.stable if rollout is not None else None)
         if rollout is None or rollout.target.name != target.name:
             rollout, progress = begin(rollout, target), Progress(since=self.now())
+        elif rollout.target.charts != target.charts:
+            # The same archives, from another source.
+            stable = target if rollout.is_stable else rollout.stable
+            rollout = replace(rollout, target=target, stable=stable)
+        members = self._find_members(rollout.target, rollout.stable)
         rollout, progress = self._retry(replace(rollout, orders=orders), members, progress)
         self._has_stable = (
             rollout.stable is None or await self._find_problem(rollout.stable, settings) is None
@@ -159,7 +163,7 @@ class RolloutController:
         decided = advance(rollout, members, progress, policy, self.now())
         if decided[1].admitted and problem is None:
             # Who is admitted does not wait for an archive, and is not late for it.
-            problem = await self._find_problem(target, settings)
+            problem = await self._find_problem(rollout.target, settings)
             policy = self._build_policy(problem)
             decided = advance(rollout, members, progress, policy, self.now())
         self._note_problem(problem)
