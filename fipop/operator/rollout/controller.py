@@ -183,11 +183,11 @@ class RolloutController:
         kept = (rollout.target, rollout.stable)
         self.charts.keep_only(chart for one in kept if one is not None for chart in one.archives)
         changed: set[str] = set(admitted ^ progress.admitted)
-        if before is None or (before.target, before.phase) != (rollout.target, rollout.phase):
+        if before is None or (before.target.name, before.phase) != (rollout.target.name, rollout.phase):
             self._report(before, rollout)
             changed = set(members)
         elif before.failed != rollout.failed:
-            changed |= before.failed ^ rollout.failed
+            changed |= before.failed.keys() ^ rollout.failed.keys()
         self.queues.add(*map(request_routine_visit, sorted(changed)))
 
     # What the options ask for
@@ -369,7 +369,7 @@ def render_rollout(rollout: Rollout, counts: Mapping[str, int]) -> dict[str, str
         "stable": rollout.stable.name if rollout.stable is not None else "",
         "phase": rollout.phase.value,
         "reason": rollout.reason,
-        "failed": sorted(rollout.failed),
+        "failed": rollout.failed,
         "unproven": rollout.unproven,
         "takesUnready": rollout.takes_unready,
         "retried": rollout.retried,
@@ -396,7 +396,7 @@ def parse_rollout(data: Mapping[str, str]) -> Rollout | None:
                 stable=parse_target(data.get("stable", "")),
                 phase=Phase(facts["phase"]),
                 reason=str(facts["reason"]),
-                failed=frozenset(map(str, facts["failed"])),
+                failed={str(guest_id): str(name) for guest_id, name in facts["failed"].items()},
                 unproven=tuple(map(str, facts["unproven"])),
                 takes_unready=facts["takesUnready"] is True,
                 retried=str(facts["retried"]),
