@@ -337,8 +337,13 @@ class Oracle:
         judge = Judge(setting=before.setting, by_people=before.by_people, found=before.found)
         for key, obj in sorted(self.fleet.memory.objects.items()):
             judge.take(Change(revision=0, at=0.0, plural=key[0], namespace=key[1], name=key[2], obj=obj))
-        judge.had |= before.had
-        judge.wished |= before.wished
+        for now, then in (
+            (judge.had, before.had),
+            (judge.once_had, before.once_had),
+            (judge.wished, before.wished),
+        ):
+            for owner, found in then.items():
+                now[owner] |= found  # type: ignore[operator] # slots, or addresses
         self.fleet.judge = judge
         self.shown.clear()
         for key, obj in self.fleet.memory.of_kind(RANGES).items():
