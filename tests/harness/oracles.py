@@ -319,7 +319,7 @@ class Judge:
         family = ":" in slot[1]
         made_at = self.made_at.get(owner, 0)
         asked_at = max(made_at, self.asked_at.get(owner, 0))
-        if asked_at > used.get(family, 0 if owner in self.adopted else made_at):
+        if asked_at > used.get(family, -1 if owner in self.adopted else made_at):
             used[family] = asked_at
             return
         if not wish or slot[1] in wish:
