@@ -333,6 +333,8 @@ class Oracle:
         """Note that the store is as it was once: what was assigned since, only guest clusters know."""
         self.guarded.clear()
         self.restored_at = _now()
+        # Who leads already saw other connections than the store shows now.
+        self.connected_at = {each: _now() for each in self.fleet.guests if self._is_connected(each)}
         before = self.fleet.judge
         judge = Judge(setting=before.setting, by_people=before.by_people, found=before.found)
         for key, obj in sorted(self.fleet.memory.objects.items()):
