@@ -79,7 +79,10 @@ def find_changes(
     """Return what changes between two orders; guest clusters in which the same changes come together."""
     found: dict[str, ValueChange] = {}
     for one in clusters:
-        old, new = _list_all(before.for_guest(one)), _list_all(after.for_guest(one))
+        old, new = (
+            {(each.chart, each.key): each.value for each in trace_values(order, one)}
+            for order in (before, after)
+        )
         keys = tuple(
             KeyChange(chart=each[0], key=each[1], before=old.get(each), after=new.get(each))
             for each in dict.fromkeys((*old, *new))
@@ -108,14 +111,6 @@ def read_manifest(text: str) -> dict[str, str]:
     for each in data.keys() - texts.keys():
         raise YamlRefusedError(f"must have a text as data.{each}")
     return texts
-
-
-def _list_all(own: Target) -> dict[tuple[str, str], object]:
-    found: dict[tuple[str, str], object] = {}
-    for role in Role:
-        found[role.value, VERSION] = own.charts[role].version or NEWEST
-        found |= {(role.value, key): value for key, value in _flatten(own.values[role]).items()}
-    return found
 
 
 def _flatten(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:

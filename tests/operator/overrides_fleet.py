@@ -22,7 +22,7 @@ from tests.harness.virtual_time import run_virtually
 
 MOST_RATIO, MOST_BYTES = 1.10, 64 * 1024
 STATE = ("configmaps", NAMESPACE, names.ROLLOUT_CONFIG_MAP)
-HOUR = 3600
+START_SECONDS, SETTLE_SECONDS, WINDOW_SECONDS, STEP_SECONDS = 900, 300, 100, 5
 BGP = """\
     env:
       vip_interface: eth1
@@ -58,7 +58,7 @@ async def come_up(guests: int, entries: int) -> Fleet:
         helmConcurrency="16",
         guestRequestsPerSecond="1000",
     )
-    await fleet.start(seconds=HOUR, leader_election=False, resync_seconds=1e6)
+    await fleet.start(seconds=START_SECONDS, leader_election=False, resync_seconds=1e6)
     assert all(set(each.releases.values()) == {"deployed"} for each in fleet.guests.values())
     return fleet
 
@@ -73,14 +73,14 @@ async def live(guests: int, entries: int, turns: int) -> tuple[list[tuple[float,
     texts, found, sizes = ("", "".join(map(ENTRY.format, range(entries)))), [], [0, 0]
     for turn in range(2 * turns):
         fleet.set_options(kubevipChartValuesOverrides=texts[turn % 2])
-        await fleet.pass_time(HOUR / 2)
+        await fleet.pass_time(SETTLE_SECONDS)
         # An option that changes has everybody visited.
-        fleet.set_options(operateGuestClusterInterval=str(10 * HOUR + turn))
+        fleet.set_options(operateGuestClusterInterval=str(36_000 + turn))
         asked = sum(each.asked for each in fleet.guests.values())
-        whole = await spend(fleet, HOUR / 10)
+        whole = await spend(fleet, WINDOW_SECONDS)
         assert sum(each.asked for each in fleet.guests.values()) >= asked + guests
-        steps = await spend(fleet, HOUR / 10)
-        found.append(((whole - steps) / guests, steps / (HOUR / 10 / 5)))
+        steps = await spend(fleet, WINDOW_SECONDS)
+        found.append(((whole - steps) / guests, steps * STEP_SECONDS / WINDOW_SECONDS))
         sizes[turn % 2] = read_state(fleet)
     return found, sizes
 
