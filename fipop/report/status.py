@@ -61,8 +61,7 @@ class StatusReport:
 
     def count_versions(self) -> Mapping[str, Mapping[str, int]]:
         """Count guest clusters by the chart versions that they run, for each chart."""
-        statuses = {each.floating_ip.namespace: each.floating_ip.status.guest for each in self.floating_ips}
-        releases = [one for guest in statuses.values() if guest for one in guest.releases if one.status]
+        releases = [one for guest in self.guests for one in guest.releases if one.status]
         roles = sorted({each.role for each in releases})
         return {
             role: Counter(sorted(each.version for each in releases if each.role == role)) for role in roles
