@@ -147,6 +147,7 @@ def _count(first: Finding, number: int) -> Finding:
 
 ALL_GUESTS = "guest clusters"
 BIND_VIEWER = "Bind the ClusterRole fipop-viewer and the Role fipop-viewer to yourself"
+STOP_ADVICE = "Correct the options, or repair the guest clusters and run fipop rollout retry"
 _OPERATOR = Subject(section=Section.OPERATOR, kind="Operator", name="fipop")
 
 
@@ -259,8 +260,7 @@ def _judge_rollout(snapshot: Snapshot) -> Iterator[Finding]:
     what = f"the rollout of {describe_change(rollout)}" if rollout is not None else ""
     if rollout is not None and rollout.phase is Phase.STOPPED:
         message = f"{what} stopped: {rollout.reason}"
-        advice = "Correct the options, or repair the guest clusters and run fipop rollout retry"
-        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, advice)
+        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, STOP_ADVICE)
     if snapshot.installation.rollout_paused:
         message = f"{what} is paused: kubevipRolloutPaused is true"
         yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "fipop rollout resume")
@@ -295,7 +295,7 @@ def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
         yield point(subject, Severity.CRITICAL, each.reason, each.message, describe)
     elif usage is None:
         message = "the usage of the range is not known: not all objects could be read"
-        yield point(subject, Severity.INFO, "Unknown", message, BIND_VIEWER)
+        yield point(subject, Severity.INFO, "Unknown", message, "Run fipop check, which names them")
     elif each.state in ("Full", "NearlyFull"):
         severity = Severity.CRITICAL if each.state == "Full" else Severity.WARNING
         taken = f"{usage.used + usage.quarantined} of {usage.total} {each.family} addresses"

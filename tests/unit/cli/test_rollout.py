@@ -83,7 +83,14 @@ def option(link: Link) -> object:
 def test_status_shows_charts_counts_and_whoever_failed_and_a_stop_is_1(run: Callable[..., Any]) -> None:
     result = run("status")
     assert result.exit_code == 1
-    for shown in ("kube-vip 2.0.0 → 1.0.0", "Stopped", "c-m-1", "too bad", "succeeded"):
+    for shown in (
+        "kube-vip 2.0.0 → 1.0.0",
+        "Stopped",
+        "c-m-1",
+        "too bad",
+        "succeeded",
+        "fipop rollout retry",
+    ):
         assert shown in result.stdout
     found = json.loads(run("status", "-o", "json").stdout)
     assert (found["failed"], found["guests"]) == (["c-m-1"], {"succeeded": 2, "failed": 1})
