@@ -179,7 +179,8 @@ def _read_lease_times(flags: Mapping[str, Any]) -> LeaseTimes:
             retry_seconds=flags["retry_period"],
         )
     except ValueError as error:
-        raise StartError(what="--leader-elect", problem=f"must be consistent: {error}") from error
+        problem = "must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period"
+        raise StartError(what="--leader-elect-lease-duration", problem=problem) from error
 
 
 def _read_kubevip(environment: Mapping[str, str]) -> KubevipOptions:
