@@ -279,23 +279,24 @@ def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterat
         message = "guest clusters get no address: no FloatingIPRange exists"
         advice = "Create one: kubectl explain floatingiprange.spec"
         yield point(subject, Severity.INFO, "NoRange", message, advice)
+    lacks_rights = any(each.forbidden for each in snapshot.unread)
     for each in ranges:
         subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
-        found = list(_judge_range(subject, each))
+        found = list(_judge_range(subject, each, BIND_VIEWER if lacks_rights else "Read the checks Unread"))
         if not found:
             free = f"{each.whole.free} of {each.whole.total} addresses are free" if each.whole else ""
             found.append(point(subject, Severity.OK, each.state, free))
         yield from found
 
 
-def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
+def _judge_range(subject: Subject, each: RangeReport, remedy: str) -> Iterator[Finding]:
     describe = f"kubectl describe floatingiprange {each.name}"
     usage = each.fullest
     if not each.ready and not each.draining:
         yield point(subject, Severity.CRITICAL, each.reason, each.message, describe)
     elif usage is None:
         message = "the usage of the range is not known: not all objects could be read"
-        yield point(subject, Severity.INFO, "Unknown", message, "Run fipop check, which names them")
+        yield point(subject, Severity.INFO, "Unknown", message, remedy)
     elif each.state in ("Full", "NearlyFull"):
         severity = Severity.CRITICAL if each.state == "Full" else Severity.WARNING
         taken = f"{usage.used + usage.quarantined} of {usage.total} {each.family} addresses"
