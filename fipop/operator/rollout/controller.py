@@ -351,14 +351,13 @@ class RolloutController:
 def describe_change(rollout: Rollout) -> str:
     """Return the versions of the charts of a target, and how it differs from the stable one."""
     target, stable = rollout.target, rollout.stable or rollout.target
-    found, is_newer = [], False
+    found = []
     for role, chart in target.charts.items():
         version = stable.charts[role].version
-        is_newer |= version != chart.version
         former = f"{version} → " if version != chart.version else ""
         found.append(f"{role.value} {former}{chart.version}")
-    other = " with other values" if stable.name != target.name and not is_newer else ""
-    return ", ".join(found) + other
+    differs = stable.name != target.name and stable.charts == target.charts
+    return ", ".join(found) + (" with other values" if differs else "")
 
 
 def render_rollout(rollout: Rollout, counts: Mapping[str, int]) -> dict[str, str]:
