@@ -117,7 +117,8 @@ def cloud_provider(
     of kube-vip-cloud-provider. It ignores other flags of a cloud controller manager.
     """
     return_memory_early()
-    configure_logging(as_json=log_format == "json")
+    # To release Services is a command of a terminal, whatever the role logs in its pod.
+    configure_logging(as_json=log_format == "json" and not flags["release_services"])
     if verbosity >= DEBUG_VERBOSITY:
         logging.getLogger("fipop").setLevel(logging.DEBUG)
     if ctx.args:
