@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from bench.costs import read_costs
+from bench.costs import processor_seconds
 from localfleet.rancher_steps import MANAGEMENT
 from localfleet.stack import Stack
 
@@ -25,7 +25,7 @@ TERM_OVER = '"This replica stopped leading"'
 async def cost_of_refreshes(stack: Stack) -> float:
     """Refresh every cluster every 15 s for a while; the share of a core that this costs the operator."""
     operator, names = stack.operators[-1], sorted(stack.player.guests)
-    before, began = await read_costs(operator), time.monotonic()
+    before, began = processor_seconds(operator), time.monotonic()
     number = 0
     async with asyncio.TaskGroup() as group:
         while time.monotonic() - began < REFRESHED_SECONDS:
@@ -36,7 +36,7 @@ async def cost_of_refreshes(stack: Stack) -> float:
             due = began + number * REFRESH_SECONDS / len(names)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
     took = time.monotonic() - began
-    return (await read_costs(operator) - before).processor_seconds / took
+    return (processor_seconds(operator) - before) / took
 
 
 @asynccontextmanager

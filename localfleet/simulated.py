@@ -8,14 +8,26 @@ compares it with a real API server.
 
 import asyncio
 import json
+import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from localfleet.objectstore import KINDS as ALL_KINDS
 from localfleet.objectstore import Key, ObjectStore, RefusedCallError, copy_json, merge_patch, missing
 
-__all__ = ["Answer", "Key", "Object", "ObjectApi", "SimulatedGuest", "Target", "merge_patch", "select"]
+__all__ = [
+    "Answer",
+    "Capacity",
+    "Key",
+    "Object",
+    "ObjectApi",
+    "SimulatedGuest",
+    "Target",
+    "merge_patch",
+    "select",
+]
 
 GUEST_KINDS = frozenset(
     {
@@ -97,30 +109,7 @@ class ObjectApi(ObjectStore):
 
     def parse(self, path: str) -> Target | None:
         """Return the parts of a path; None if nothing is served there."""
-        parts = path.strip("/").split("/")
-        if parts[0] == "api" and len(parts) > 2:
-            group_version, rest = parts[1], parts[2:]
-        elif parts[0] == "apis" and len(parts) > 3:
-            group_version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
-        else:
-            return None
-        namespace = ""
-        if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in self.kinds:
-            namespace, rest = rest[1], rest[2:]
-        plural, name, subresource = [*rest, "", ""][:3]
-        if plural not in self.kinds or len(rest) > 3:
-            return None
-        is_namespaced = ALL_KINDS[plural].namespaced and not group_version.startswith(_MANAGEMENT_GROUP)
-        if (namespace and not is_namespaced) or (name and is_namespaced and not namespace):
-            return None
-        return Target(
-            group_version=group_version,
-            plural=plural,
-            namespace=namespace,
-            name=name,
-            subresource=subresource,
-            is_namespaced=is_namespaced,
-        )
+        return _parse(path, self.kinds)
 
     def _collection(
         self, method: str, target: Target, query: Mapping[str, str], accept: str, body: bytes
@@ -182,18 +171,77 @@ class ObjectApi(ObjectStore):
 
 
 @dataclass(slots=True, kw_only=True)
+class Capacity:
+    """One Rancher process, through which all requests go one after the other: `per_second` of them.
+
+    Some take longer on the way, which holds up no other: together p50 7.6, p90 15 and p99 55 ms at 140 requests a
+    second while Rancher is quiet, as measured on a real one (main of 2026-08).
+    """
+
+    per_second: float = 140.0
+    slow: float = 0.12
+    """The share of requests that take longer."""
+    slow_seconds: float = 0.02
+    """How much longer they take on average; exponentially distributed."""
+    _free_at: float = 0.0
+    _random: random.Random = field(default_factory=lambda: random.Random(1))
+
+    async def take(self) -> None:
+        """Wait for a turn and for the answer."""
+        now = asyncio.get_running_loop().time()
+        self._free_at = max(now, self._free_at) + 1 / self.per_second
+        late = self._random.expovariate(1 / self.slow_seconds) if self._random.random() < self.slow else 0.0
+        await asyncio.sleep(self._free_at - now + late)
+
+
+@dataclass(slots=True, kw_only=True)
 class SimulatedGuest(ObjectApi):
-    """One guest's objects, answering after `latency_seconds` as if the network had taken them."""
+    """One guest's objects, answering after `latency_seconds` as if the network had taken them.
+
+    With a `capacity`, which many guests share, they wait for their turn at Rancher instead.
+    """
 
     kinds: frozenset[str] = GUEST_KINDS
     latency_seconds: float = 0.05
+    capacity: Capacity | None = None
 
     async def answer(
         self, method: str, path: str, query: Mapping[str, str], accept: str, content_type: str, body: bytes
     ) -> Answer:
         """Answer one request after the latency; see `handle`."""
-        await asyncio.sleep(self.latency_seconds)
+        if self.capacity is None:
+            await asyncio.sleep(self.latency_seconds)
+        else:
+            await self.capacity.take()
         return self.handle(method, path, query, accept, content_type, body)
+
+
+@lru_cache(maxsize=10_000)
+def _parse(path: str, kinds: frozenset[str]) -> Target | None:
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group_version, rest = parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group_version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
+    else:
+        return None
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in kinds:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = [*rest, "", ""][:3]
+    if plural not in kinds or len(rest) > 3:
+        return None
+    is_namespaced = ALL_KINDS[plural].namespaced and not group_version.startswith(_MANAGEMENT_GROUP)
+    if (namespace and not is_namespaced) or (name and is_namespaced and not namespace):
+        return None
+    return Target(
+        group_version=group_version,
+        plural=plural,
+        namespace=namespace,
+        name=name,
+        subresource=subresource,
+        is_namespaced=is_namespaced,
+    )
 
 
 def select(found: Iterable[Object], query: Mapping[str, str]) -> list[Object]:

@@ -199,7 +199,7 @@ class Manager:
                 self.queues.objects.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
                 self.queues.visits.run(self.reconcile, concurrency=visits),
                 self.queues.installs.run(self.reconcile, concurrency=installs),
-                self._watch_gate(),
+                self.gate.run(),
                 self.rollout.run(),
             )
             tasks = [asyncio.create_task(part) for part in parts]
@@ -293,11 +293,6 @@ class Manager:
             self._note_connection(guest_id)
         for controller in self.controllers:
             self.queues.add(*controller.watches(event))
-
-    async def _watch_gate(self) -> None:
-        while True:
-            await asyncio.sleep(1.0)
-            self.gate.check()
 
     def _note_connection(self, guest_id: str) -> None:
         """Report to the gate whether a guest cluster can be read, and whether it can have Services already."""

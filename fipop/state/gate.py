@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -43,6 +44,10 @@ class Gate:
     """Those that connected later, and hold back addresses."""
     _held_since: dict[tuple[str, str], float] = field(default_factory=dict)
     """Since when floating IPs wait for those."""
+    _has_to_wait: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._has_to_wait.set()
 
     def wait_for(self, guest_ids: Iterable[str]) -> None:
         """Wait for the first readings of guest clusters; without any, open."""
@@ -90,6 +95,7 @@ class Gate:
         until = self._deadlines.setdefault(guest_id, loop_time() + GATE_SECONDS)
         if guest_id not in self._read | self.awaited and loop_time() < until:
             self._late.add(guest_id)
+            self._has_to_wait.set()
 
     def _release(self, guest_ids: Iterable[str]) -> None:
         """Continue what waits for guest clusters that connected later."""
@@ -98,12 +104,17 @@ class Gate:
         if late:
             self.released()
 
-    def check(self) -> None:
-        """Open if it is time; called every second."""
-        self._open_if_due()
-        self._release([each for each in self._late if self._deadlines[each] <= loop_time()])
-        if not self._late:
-            self._held_since.clear()
+    async def run(self) -> None:
+        """Open when it is time, and wait no longer than that for those that connected later; until cancelled."""
+        while True:
+            await self._has_to_wait.wait()
+            await asyncio.sleep(1.0)
+            self._open_if_due()
+            self._release([each for each in self._late if self._deadlines[each] <= loop_time()])
+            if not self._late:
+                self._held_since.clear()
+            if self.is_open and not self._late:
+                self._has_to_wait.clear()
 
     def may_assign(self, floating_ip: tuple[str, str], range_name: str) -> bool:
         """Return whether a floating IP can get new addresses of a range."""

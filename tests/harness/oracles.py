@@ -102,6 +102,8 @@ class Judge:
     """All that people ever named there: a claim that was decided on may be on its way while they change their mind."""
     had: dict[Owner, set[Slot]] = field(default_factory=lambda: defaultdict(set))
     """What was ever held for a floating IP: what people wrote of these addresses may be an echo of ours."""
+    once_had: dict[Owner, set[Slot]] = field(default_factory=lambda: defaultdict(set))
+    """The same of all objects that bore that name: an operator that does not see yet that one is gone goes on."""
     adopted: set[Owner] = field(default_factory=set)
     """Who has what was reserved for another object of his name: what he asks for he has asked for when he was made."""
     vanished: dict[Slot, Owner] = field(default_factory=dict)
@@ -189,6 +191,7 @@ class Judge:
             self._granted(change, slot, new, before)
         if new is not None:
             self.had[new].add(slot)
+            self.once_had[new].add(slot)
         if before is not None and change.obj is None and not is_held(before):
             self._freed(change, slot, before)
         self._one_owner(change.revision, slot)
@@ -234,7 +237,9 @@ class Judge:
 
     def _is_asked_for(self, slot: Slot, owner: Owner, before: Json) -> bool:
         """Whether an address goes to a floating IP that named or had it, of the guest that had it."""
-        return (slot[1] in self.wished[owner] or slot in self.had[owner]) and owner_of(before)[0] == owner[0]
+        return (slot[1] in self.wished[owner] or slot in self.once_had[owner]) and owner_of(before)[
+            0
+        ] == owner[0]
 
     def _freed(self, change: Change, slot: Slot, before: Json) -> None:
         if change.name in self.setting.admin_freed:
@@ -315,7 +320,7 @@ class Judge:
         family = ":" in slot[1]
         made_at = self.made_at.get(owner, 0)
         asked_at = max(made_at, self.asked_at.get(owner, 0))
-        if asked_at > used.get(family, 0 if owner in self.adopted else made_at):
+        if asked_at > used.get(family, -1 if owner in self.adopted else made_at):
             used[family] = asked_at
             return
         if not wish or slot[1] in wish:

@@ -36,6 +36,8 @@ LABELS: tuple[Mapping[str, str], ...] = ({}, {"net": "blue"}, {"net": "red"})
 SELECTORS: tuple[Json, ...] = ({"matchLabels": {}}, {"matchLabels": {}}, {"matchLabels": {"net": "blue"}})
 INTERVALS = ("480", "30")
 MISTYPED = "clutser-0"
+NO_MACHINES: Json = {"machinePools": []}
+"""Of a custom cluster, whose machines an administrator registered."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -317,7 +319,7 @@ class Month:
             found["metadata"]["namespace"],
         )
         machines = found["spec"].get("rkeConfig")
-        imported, custom = machines is None, machines == {"machinePools": []}
+        imported, custom = machines is None, machines == NO_MACHINES
         self.oracle.note_left(guest_id, lives_on=imported or custom)
         self.fleet.remove_guest(guest_id, workspace=workspace, named=name)
         self._guest(guest_id).is_gone = True
@@ -379,11 +381,13 @@ class Month:
         if not self.snapshot or self.chance.random() < 0.5:
             self.snapshot = dict(self.fleet.memory.objects)
             return
-        memory = self.fleet.memory
+        memory, before = self.fleet.memory, {_guest_id(each): _lives_on(each) for each in self.clusters()}
         memory.objects.clear()
         memory.objects.update({key: copy_json(each) for key, each in self.snapshot.items()})
         memory.version += 1000
         self.oracle.note_restored()
+        for guest_id in before.keys() - set(map(_guest_id, self.clusters())):
+            self.oracle.note_left(guest_id, lives_on=before[guest_id])
         for guest in self._guests():
             if guest.is_gone and (CLUSTERS, "", guest.id) in memory.objects:
                 self.fleet.disconnect(guest.id)  # Rancher has the objects of a cluster that is gone
@@ -494,6 +498,11 @@ class Month:
 
 def _guest_id(cluster: Json) -> str:
     return str(cluster["status"]["clusterName"])
+
+
+def _lives_on(cluster: Json) -> bool:
+    """Return whether a guest cluster runs on when it left Rancher: imported and custom ones do."""
+    return cluster["spec"].get("rkeConfig") in (None, NO_MACHINES)
 
 
 def _names(obj: Json) -> tuple[str, str]:

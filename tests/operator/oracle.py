@@ -333,12 +333,19 @@ class Oracle:
         """Note that the store is as it was once: what was assigned since, only guest clusters know."""
         self.guarded.clear()
         self.restored_at = _now()
+        # Who leads already saw other connections than the store shows now.
+        self.connected_at = {each: _now() for each in self.fleet.guests if self._is_connected(each)}
         before = self.fleet.judge
         judge = Judge(setting=before.setting, by_people=before.by_people, found=before.found)
         for key, obj in sorted(self.fleet.memory.objects.items()):
             judge.take(Change(revision=0, at=0.0, plural=key[0], namespace=key[1], name=key[2], obj=obj))
-        judge.had |= before.had
-        judge.wished |= before.wished
+        for now, then in (
+            (judge.had, before.had),
+            (judge.once_had, before.once_had),
+            (judge.wished, before.wished),
+        ):
+            for owner, found in then.items():
+                now[owner] |= found  # type: ignore[operator] # slots, or addresses
         self.fleet.judge = judge
         self.shown.clear()
         for key, obj in self.fleet.memory.of_kind(RANGES).items():

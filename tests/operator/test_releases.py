@@ -173,3 +173,34 @@ async def test_the_releases_of_one_guest_cluster_are_removed_when_its_labels_ask
     fleet.opt_in(A)
     await fleet.pass_time(VISITED)
     assert fleet.guests[A].releases == BOTH
+
+
+@pytest.mark.parametrize("opted_in", [60])
+async def test_no_canary_misses_its_deadline_because_many_guest_clusters_opt_in(opted_in: int) -> None:
+    """What has begun comes first in the queue of helm, which is busy for half an hour with new guest clusters."""
+    canaries = [f"c-m-canary-{number}" for number in range(2)]
+    fleet = await installed(*canaries)
+    fleet.add_range("more", "10.0.4.0/22")
+    fleet.helm.seconds = 1800.0 / opted_in
+    fleet.set_options(
+        kubevipUpdate="true",
+        kubevipRolloutCanaries="2",
+        kubevipRolloutMinSuccessTime="30",
+        kubevipChartValues="env: {vip_interface: eth7}\n",
+        kubevipCloudProviderChartValues="replicas: 2\n",
+    )
+    since = len(fleet.helm.runs)
+    while len(fleet.helm.runs) == since:
+        await fleet.pass_time(1)
+    for number in range(opted_in):
+        fleet.add_guest(f"c-m-{number}")
+        fleet.ask(f"c-m-{number}", range_name="more")
+        fleet.opt_in(f"c-m-{number}")
+    await fleet.pass_time(600)
+    upgraded = [url.rpartition("/")[2] for verb, url in fleet.helm.runs[since:] if verb == "upgrade"]
+    assert [upgraded.count(each) for each in canaries] == [2, 2]
+    assert any(not each.releases for each in fleet.guests.values()), "helm still has work"
+    await fleet.pass_time(2400)
+    reasons = [reason for _, reason, _ in fleet.events(names.SETTINGS_CONFIG_MAP)]
+    assert "RolloutStopped" not in reasons
+    assert all(each.releases == BOTH for each in fleet.guests.values())
