@@ -172,6 +172,9 @@ async def test_a_retry_acts_once_for_the_target_that_it_names() -> None:
     fleet.set_options(kubevipChartValues=values("v2"))
     await until(fleet, "Stopped")
     name = target(fleet)
+    [said] = [message for _, reason, message in fleet.events() if reason == "RolloutStopped"]
+    assert "run fipop rollout retry." in said
+    assert f"{names.ANNOTATION_ROLLOUT}: retry/{name}." in said
     fleet.annotate(CONFIG, {names.ANNOTATION_ROLLOUT: "retry/0123456789ab"})
     await fleet.pass_time(30)
     assert rollout(fleet)["phase"] == "Stopped"

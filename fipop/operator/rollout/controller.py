@@ -308,8 +308,8 @@ class RolloutController:
             self._tell("RolloutStarted", f"The rollout of {what} began.")
         if rollout.phase is Phase.STOPPED:
             advice = (
-                "Correct the options, or repair the guest clusters and set annotation "
-                f"{names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
+                "Correct the options, or repair the guest clusters and run fipop rollout retry. Without the command "
+                f"line, set annotation {names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
             )
             self._tell(
                 "RolloutStopped",
@@ -353,13 +353,15 @@ class RolloutController:
 
 
 def describe_change(rollout: Rollout) -> str:
-    """Return the versions of the charts of a target, with those of the stable one if they differ."""
+    """Return the versions of the charts of a target, and how it differs from the stable one."""
+    target, stable = rollout.target, rollout.stable or rollout.target
     found = []
-    for role, chart in rollout.target.charts.items():
-        stable = rollout.stable.charts[role].version if rollout.stable is not None else chart.version
-        former = f"{stable} → " if stable != chart.version else ""
+    for role, chart in target.charts.items():
+        version = stable.charts[role].version
+        former = f"{version} → " if version != chart.version else ""
         found.append(f"{role.value} {former}{chart.version}")
-    return ", ".join(found)
+    differs = stable.name != target.name and stable.charts == target.charts
+    return ", ".join(found) + (" with other values" if differs else "")
 
 
 def render_rollout(rollout: Rollout, counts: Mapping[str, int]) -> dict[str, str]:
