@@ -111,6 +111,12 @@ def test_pause_and_resume_set_the_option_alone(run: Callable[..., Any], link: Li
     assert link.server.objects[CONFIG]["data"]["kubevipUpdate"] == "true"
 
 
+@pytest.mark.parametrize("command", ["pause", "resume", "retry"])
+def test_what_prints_a_sentence_takes_no_format(run: Callable[..., Any], command: str) -> None:
+    result = run(command, "-o", "json")
+    assert (result.exit_code, "No such option" in result.stderr) == (2, True)
+
+
 def test_whoever_manages_the_options_with_gitops_is_warned(run: Callable[..., Any], link: Link) -> None:
     assert "Warning" not in run("pause").stderr
     labels = {"kustomize.toolkit.fluxcd.io/name": "platform"}
