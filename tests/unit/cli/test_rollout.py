@@ -16,6 +16,7 @@ from fipop.operator.rollout.controller import render_rollout
 from fipop.operator.rollout.plan import Phase, Rollout
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link
 from tests.harness.releases import OTHER, TARGET, target
+from tests.unit.report.snapshots import build_cluster
 
 CONFIG, KEPT = (("configmaps", "kube-fip", name) for name in ("kube-fip-config", "fipop-rollout"))
 STOPPED = Rollout(
@@ -94,6 +95,12 @@ def test_status_shows_charts_counts_and_whoever_failed_and_a_stop_is_1(run: Call
         assert shown in result.stdout
     found = json.loads(run("status", "-o", "json").stdout)
     assert (found["failed"], found["guests"]) == (["c-m-1"], {"succeeded": 2, "failed": 1})
+
+
+def test_a_guest_cluster_that_failed_is_shown_by_its_name(run: Callable[..., Any], link: Link) -> None:
+    found = build_cluster("demo", "c-m-1")
+    link.server.put(("clusters", "fleet-default", "demo"), found)
+    assert "Failed in demo (c-m-1)" in run("status").stdout
 
 
 def test_a_change_of_values_alone_does_not_look_like_the_stable_target(
