@@ -5,7 +5,8 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,7 @@ from localfleet.rancher import RancherPlayer
 from localfleet.rancher_plan import Guest, GuestKind
 from localfleet.waiting import eventually
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Json, RecordedGuest, Recorder
+from tests.harness.provider_stand_in import ProviderStandIn
 
 GROUP = "/apis/kubefip.k8s.binbash.org/v1"
 HARVESTER = "harvester-1"
@@ -117,6 +119,7 @@ class Lane:
         self.operators: dict[str, Operator] = {}
         self.passing: dict[str, Guest] = {}
         self.steady: dict[str, Guest] = {}
+        self._tasks: dict[str, list[asyncio.Task[None]]] = defaultdict(list)
         self._fleet = fleet
         self._exits = AsyncExitStack()
 
@@ -143,6 +146,7 @@ class Lane:
                 "metricsPort": str(self._fleet.ports.reserve()),
                 "kubevipGuestInstall": "disabled",
                 "operateGuestClusterInterval": "30",
+                "serviceVisitSeconds": "2",
                 "logLevel": self._log_level,
             },
         )
@@ -152,6 +156,8 @@ class Lane:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for task in (each for tasks in self._tasks.values() for each in tasks):
+            task.cancel()
         for operator in self.operators.values():
             await operator.stop()
         await self._exits.aclose()
@@ -206,13 +212,23 @@ class Lane:
             self.steady[guest_id] = await self._bring_up(plan)
         return guest_id
 
-    async def new_guest(self, name: str, *, network: str = "default/vlan10") -> str:
-        """A guest on Harvester as people make them; gone when the plan is done. Its id is made of its name."""
+    async def new_guest(
+        self, name: str, *, network: str = "default/vlan10", kind: GuestKind = GuestKind.HARVESTER
+    ) -> str:
+        """A guest as people make them; gone when the plan is done. Its id is made of its name."""
         guest_id = f"c-m-{name.replace('-', '')[:8]:x<8}"
         self.passing[guest_id] = await self._bring_up(
-            self.player.plan_guest(name, cluster_id=guest_id, network=network)
+            self.player.plan_guest(name, cluster_id=guest_id, network=network, kind=kind)
         )
         return guest_id
+
+    def serve(self, guest_id: str) -> None:
+        """Have a cloud provider work in a guest that is gone when the plan is done."""
+        self.live_in(guest_id, ProviderStandIn(self.guests[guest_id]).run(0.1))
+
+    def live_in(self, guest_id: str, life: Coroutine[None, None, None]) -> None:
+        """Have something happen in a guest until that is gone."""
+        self._tasks[guest_id].append(asyncio.create_task(life))
 
     async def renew_secret(self, guest_id: str) -> None:
         """Give a guest another kubeconfig Secret and token, as Rancher does when its own address changes."""
@@ -240,6 +256,8 @@ class Lane:
 
     async def remove_guest(self, guest_id: str) -> None:
         """Remove a guest as Rancher does, its namespace at last (no controller here does it)."""
+        for task in self._tasks.pop(guest_id, ()):
+            task.cancel()
         await self.player.delete_guest(self.passing.pop(guest_id))
         gone = self.guests.pop(guest_id)
         gone.objects.clear()

@@ -20,7 +20,7 @@ from tests.harness.stored import Owner
 PATIENCE_SECONDS = 180.0
 SILENCE_SECONDS = 5.0
 """Longer than from one resync to the next: what writes at each of them is heard."""
-RETURNS = {"careful": 2, "returns": 2, "quarantine": 2}
+RETURNS = {"careful": 2, "returns": 2, "quarantine": 2, "demand": 2}
 """In these stories floating IPs are created again: they find their addresses still held, or get them back."""
 
 CALMING_SECONDS = 40.0
@@ -230,6 +230,7 @@ async def _judge(
     history = lane.recorder.history
     setting = Setting(clusters=lane.clusters, admin_freed=scenario.admin_freed)
     result.violations += [str(each) for each in replay(history, setting)]
+    result.violations += scenario.judge(lane, result.plan)
     if result.plan.election:
         result.violations += led_by_two({operator.name: operator.proxy.passed for operator in operators})[:8]
     result.struck = sum(operator.proxy.schedule.struck for operator in operators)

@@ -1,13 +1,17 @@
 """What people do, told once: every plan disturbs one of these stories."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from localfleet.rancher_plan import GuestKind
 from tests.faults.lane import HARVESTER, Lane
-from tests.harness.history import RANGES, RESERVATIONS
-from tests.harness.stored import condition, is_held, is_seen, owner_of, seconds
+from tests.faults.plans import Plan
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, RecordedGuest
+from tests.harness.oracles import let_go_in_use, most_floating_ips, used_in_two
+from tests.harness.stored import condition, is_held, is_seen, owner_of, seconds, slot_of
 
 Act = Callable[[Lane], Awaitable[None]]
 Look = Callable[[Lane], bool]
@@ -24,7 +28,7 @@ class Chapter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """`before` is there when the operator starts. `unwritten` are guests that are not to be written at the end,
-    `admin_freed` the reservations that the story itself deletes.
+    `admin_freed` the reservations that the story itself deletes. `judge` returns what else was wrong.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Scenario:
     chapters: tuple[Chapter, ...]
     unwritten: tuple[str, ...] = ()
     admin_freed: frozenset[str] = field(default_factory=frozenset)
+    judge: Callable[[Lane, Plan], list[str]] = lambda _lane, _plan: []
 
 
 ON_HARVESTER = {"harvesterClusterName": HARVESTER, "harvesterNetworkName": "vlan10"}
@@ -637,9 +642,200 @@ PREDECESSOR = Scenario(
     ),
 )
 
-SLOW = {each.name: each for each in (QUARANTINE, PREDECESSOR)}
+# Services need addresses, and let them go. One takes an address just when its floating IP is let go.
+
+BUSY, CALM = "c-m-busyxxxx", "c-m-calmxxxx"
+SECOND, THIRD = "-kubevip-2", "-kubevip-3"
+MOST = 3
+PER_GUEST = {"minAllocate": 1, "preAllocate": 0, "maxAllocate": MOST, "releaseAfterSeconds": 10}
+LIST_SECONDS = 5.0
+"""Between a list of Services and what follows from it, unless the plan itself delays that."""
+
+
+async def _demand_before(lane: Lane) -> None:
+    await lane.create_range("r1", "10.12.0.10-10.12.0.25", perGuest=PER_GUEST)
+    for name in ("busy", "calm"):
+        guest = await lane.new_guest(name, kind=GuestKind.OTHER_MACHINES)
+        lane.serve(guest)
+        await lane.create_fip(guest, "first")
+
+
+def _add_service(guest: RecordedGuest, name: str, *addresses: str) -> None:
+    """Have a Service that waits for an address, or has some."""
+    guest.put(
+        "services",
+        {
+            "metadata": {"namespace": "default", "name": name},
+            "spec": {"type": "LoadBalancer"},
+            "status": {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}},
+        },
+    )
+
+
+def _remove_services(guest: RecordedGuest, *names: str) -> None:
+    for name in names:
+        if ("services", "default", name) in guest.objects:
+            guest.drop(("services", "default", name))
+
+
+def _are_served(lane: Lane, guest: str, *names: str) -> bool:
+    has = {use.service[2] for use in lane.guests[guest].uses if use.until > time.time()}
+    return has.issuperset(names)
+
+
+def _names_in(lane: Lane, guest: str) -> set[str]:
+    """The names of a guest's floating IPs."""
+    return {key[2] for key in lane.recorder.now if key[:2] == (FLOATING_IPS, guest)}
+
+
+def _last_of(lane: Lane, guest: str, name: str) -> list[str]:
+    """The addresses that a floating IP holds or held."""
+    return [
+        slot_of(obj)[1]
+        for key, obj in lane.recorder.now.items()
+        if key[0] == RESERVATIONS and owner_of(obj) == (guest, name)
+    ]
+
+
+async def _need_addresses(lane: Lane) -> None:
+    for guest, name in ((BUSY, "web"), (BUSY, "api"), (CALM, "web")):
+        _add_service(lane.guests[guest], name)
+
+
+async def _need_another(lane: Lane) -> None:
+    _add_service(lane.guests[BUSY], "shop")
+
+
+async def _stop_one(lane: Lane) -> None:
+    _remove_services(lane.guests[BUSY], "web")  # the last that was served of the first two
+
+
+async def _take_what_is_let_go(lane: Lane) -> None:
+    _add_service(lane.guests[BUSY], "late", *_last_of(lane, BUSY, f"busy{SECOND}"))
+
+
+async def _stop_all_but_one(lane: Lane) -> None:
+    _remove_services(lane.guests[BUSY], "late", "shop")
+
+
+def _judge_demand(lane: Lane, plan: Plan) -> list[str]:
+    """No floating IP is deleted under a Service, no address used in two guests, no guest has more than its share."""
+    uses = {guest: lane.guests[guest].uses for guest in lane.passing}
+    delays = [rule.seconds or 0.0 for rule in (*plan.rules, *plan.others)]
+    found = let_go_in_use(
+        lane.recorder.history, uses, decided_ago_seconds=LIST_SECONDS + max(delays, default=0.0)
+    )
+    shares = {guest: most_floating_ips(lane.recorder.history, guest) for guest in lane.passing}
+    found += [f"demand: {guest} has {most} floating IPs" for guest, most in shares.items() if most > MOST]
+    return found + used_in_two({guest: each for guest, each in uses.items() if guest != LIAR})
+
+
+DEMAND = Scenario(
+    name="demand",
+    before=_demand_before,
+    chapters=(
+        Chapter(
+            act=_need_addresses,
+            until=lambda lane: (
+                _are_served(lane, BUSY, "web", "api")
+                and _are_served(lane, CALM, "web")
+                and _is(lane, BUSY, f"busy{SECOND}")
+            ),
+        ),
+        Chapter(
+            act=_need_another,
+            until=lambda lane: _are_served(lane, BUSY, "shop") and _is(lane, BUSY, f"busy{THIRD}"),
+        ),
+        Chapter(act=_stop_one, until=lambda lane: _names_in(lane, BUSY) == {"first", f"busy{THIRD}"}),
+        Chapter(
+            act=_take_what_is_let_go,
+            until=lambda lane: _is(lane, BUSY, f"busy{SECOND}", *_last_of(lane, BUSY, f"busy{SECOND}")),
+        ),
+        Chapter(
+            act=_stop_all_but_one,
+            until=lambda lane: _names_in(lane, BUSY) == {"first"} and len(_held_by(lane, BUSY)) == 1,
+        ),
+    ),
+    judge=_judge_demand,
+)
+
+
+# A guest has thousands of Services that wait, at last more than are read of one guest, others that come and go, and
+# others that say they use what is free.
+
+LIAR = "c-m-liarxxxx"
+WAITING, TOO_MANY, FLAPPING = 3_000, 10_000, 50
+FLAP_SECONDS = 0.7
+LIES = [f"10.13.0.{number}" for number in range(150, 240)]
+
+
+async def _flood_before(lane: Lane) -> None:
+    await lane.create_range("r1", "10.13.0.10-10.13.0.250", perGuest=PER_GUEST, maxPerGuest=MOST)
+    for name in ("liar", "calm"):
+        await lane.create_fip(await lane.new_guest(name, kind=GuestKind.OTHER_MACHINES), "first")
+    lane.serve(CALM)
+    liar = lane.guests[LIAR]
+    for number in range(WAITING):
+        _add_service(liar, f"waits-{number}")
+    for number, address in enumerate(LIES):
+        _add_service(liar, f"lies-{number}", address)
+    lane.live_in(LIAR, _flap(liar))
+    await asyncio.sleep(LIST_SECONDS)  # what waited for so long is a demand at once
+
+
+async def _flap(guest: RecordedGuest) -> None:
+    """Have Services with and without addresses come and go, as long as others wait."""
+    for turn in itertools.count():
+        await asyncio.sleep(FLAP_SECONDS)
+        if guest.get("services", "default", "waits-0") is None:
+            return
+        for number in range(FLAPPING):
+            if turn % 2:
+                _remove_services(guest, f"flaps-{number}")
+            else:
+                _add_service(guest, f"flaps-{number}", *LIES[: number % 2])
+
+
+def _demand(lane: Lane, guest: str) -> tuple[str, str]:
+    return condition(lane.fip(guest, "first"), "DemandMet")
+
+
+async def _need_some_beside(lane: Lane) -> None:
+    for number in range(WAITING, TOO_MANY):
+        _add_service(lane.guests[LIAR], f"waits-{number}")
+    for name in ("web", "api"):
+        _add_service(lane.guests[CALM], name)
+
+
+async def _stop_lying(lane: Lane) -> None:
+    liar = lane.guests[LIAR]
+    _remove_services(liar, *[name for plural, _, name in liar.objects if plural == "services"])
+
+
+FLOOD = Scenario(
+    name="flood",
+    before=_flood_before,
+    chapters=(
+        Chapter(
+            act=_nothing,
+            until=lambda lane: (
+                _is(lane, LIAR, f"liar{SECOND}")
+                and _is(lane, LIAR, f"liar{THIRD}")
+                and _demand(lane, LIAR) == ("False", "LimitReached")
+            ),
+        ),
+        Chapter(act=_need_some_beside, until=lambda lane: _are_served(lane, CALM, "web", "api")),
+        Chapter(
+            act=_stop_lying,
+            until=lambda lane: _names_in(lane, LIAR) == {"first"} and _demand(lane, LIAR)[0] == "True",
+        ),
+    ),
+    judge=_judge_demand,
+)
+
+SLOW = {each.name: each for each in (QUARANTINE, PREDECESSOR, FLOOD)}
 """Stories whose end comes late: a few plans do."""
 SCENARIOS = {
-    each.name: each for each in (APPEAR, CLAIMS, MOVES, RETURNS, RANGES_CHANGE, ADOPT, BURST, CAREFUL)
+    each.name: each for each in (APPEAR, CLAIMS, MOVES, RETURNS, RANGES_CHANGE, ADOPT, BURST, CAREFUL, DEMAND)
 }
 ALL = SCENARIOS | SLOW

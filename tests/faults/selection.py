@@ -16,7 +16,7 @@ from tests.faults.shown import Event
 SEQUENCES = 27
 OPERATIONS = 40
 SCENARIOS = (*ALL, GENERATED, OUTAGE, CROWD)
-WITH_A_LEADER = frozenset({"appear", "moves", "burst"})
+WITH_A_LEADER = frozenset({"appear", "moves", "burst", "demand"})
 """Leases take their time to run out: a few stories do."""
 
 _SLOW_PLANS = 4

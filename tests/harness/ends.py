@@ -19,6 +19,9 @@ from tests.harness.stored import (
     slots_named_by,
 )
 
+_MADE = "kubefip.k8s.binbash.org/made"
+"""Says which spec fipop wrote last, address and all."""
+
 
 def unsettled(
     now: Mapping[Key, Json], carried: Mapping[str, frozenset[str]], *, unwritten: Iterable[str] = ()
@@ -148,8 +151,9 @@ def _plain_floating_ip(obj: Json, masks: Mapping[str, str]) -> Json:
     status = obj.get("status") or {}
     spec = dict(obj.get("spec") or {})
     address = spec.pop("ipaddress", "")
+    annotations = obj["metadata"].get("annotations") or {}
     return {
-        "annotations": dict(sorted((obj["metadata"].get("annotations") or {}).items())),
+        "annotations": {name: text if name != _MADE else "" for name, text in sorted(annotations.items())},
         "finalizers": obj["metadata"].get("finalizers") or [],
         "spec": spec,
         "ipaddress": [

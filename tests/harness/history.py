@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from math import inf
 from typing import Any
 
 import aiohttp
@@ -161,6 +162,16 @@ class Recorder:
 
 
 @dataclass(slots=True, kw_only=True)
+class Use:
+    """A Service uses an address from `since` to `until`, in Unix time."""
+
+    service: Key
+    address: str
+    since: float
+    until: float = inf
+
+
+@dataclass(slots=True, kw_only=True)
 class RecordedGuest(SimulatedGuest):
     """A simulated guest that tells the recorder which addresses its ConfigMaps name, after each write."""
 
@@ -168,6 +179,8 @@ class RecordedGuest(SimulatedGuest):
     recorder: Recorder | None = None
     hook: Callable[[], None] = lambda: None
     theirs: dict[str, str] = field(default_factory=dict)
+    uses: list[Use] = field(default_factory=list)
+    """All that its Services ever used."""
 
     def furnish(self, **data: str) -> None:
         """Have a ConfigMap `kubevip` with what people of the guest wrote, and with `data` that others left."""
@@ -193,6 +206,16 @@ class RecordedGuest(SimulatedGuest):
         self.note(revision, by_admin=False)
         self.hook()
         return answer
+
+    def committed(self, key: Key, before: Json | None, after: Json | None) -> None:
+        """Record which addresses a Service uses from now on, and which no more."""
+        if key[0] != "services":
+            return
+        had, has = _used_by(before), _used_by(after)
+        for use in self.uses if had - has else ():
+            if use.service == key and use.until == inf and use.address not in has:
+                use.until = time.time()
+        self.uses += [Use(service=key, address=each, since=time.time()) for each in sorted(has - had)]
 
     def note(self, revision: int, *, by_admin: bool) -> None:
         """Record what is carried now."""
@@ -223,6 +246,11 @@ THEIRS = {
     "search-order": "desc",
 }
 """Keys of a guest's ConfigMap that are none of fipop's."""
+
+
+def _used_by(service: Json | None) -> frozenset[str]:
+    balancer = ((service or {}).get("status") or {}).get("loadBalancer") or {}
+    return frozenset(str(ip_address(each["ip"])) for each in balancer.get("ingress") or ())
 
 
 def addresses_in(text: str) -> frozenset[str]:

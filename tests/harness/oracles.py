@@ -7,10 +7,11 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import inf
 
 from localfleet.faultproxy import On, Passed
-from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change, History, Json, Key
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change, History, Json, Key, Use
 from tests.harness.stored import (
     Owner,
     Slot,
@@ -378,6 +379,55 @@ def led_by_two(passed: Mapping[str, Sequence[Passed]]) -> list[str]:
                 f"lease: {name} writes {each.seen.plural} {at - held_since:.1f} s after {holder} took the lead"
             )
     return found
+
+
+def let_go_in_use(
+    history: History, uses: Mapping[str, Sequence[Use]], *, decided_ago_seconds: float
+) -> list[str]:
+    """Floating IPs that were deleted while a Service used an address of them.
+
+    A Service that took the address after that was decided on, so many seconds before the delete arrived, is let off.
+    `uses` are those of each guest.
+    """
+    there: dict[Key, Json] = {}
+    found = []
+    for change in history.changes:
+        if change.plural != FLOATING_IPS:
+            continue
+        if change.obj is not None:
+            there[change.key] = change.obj
+            continue
+        named = {text for _, text in slots_named_by(there.pop(change.key, {}))}
+        found += [
+            f"demand: {change.namespace}/{change.name} is deleted while {'/'.join(use.service[1:])} uses {use.address}"
+            for use in uses.get(change.namespace, ())
+            if use.address in named and use.since < change.at - decided_ago_seconds and use.until > change.at
+        ]
+    return found
+
+
+def used_in_two(uses: Mapping[str, Sequence[Use]]) -> list[str]:
+    """Addresses that Services of two guests used at the same time."""
+    by_address: dict[str, list[tuple[str, Use]]] = defaultdict(list)
+    for guest, found in uses.items():
+        for use in found:
+            by_address[use.address].append((guest, use))
+    return [
+        f"demand: Services of {one} and {other} use {address}"
+        for address, found in sorted(by_address.items())
+        for (one, first), (other, second) in combinations(found, 2)
+        if one != other and first.since < second.until and second.since < first.until
+    ]
+
+
+def most_floating_ips(history: History, namespace: str) -> int:
+    """How many floating IPs a guest had at most."""
+    there, most = set[str](), 0
+    for change in history.changes:
+        if (change.plural, change.namespace) == (FLOATING_IPS, namespace):
+            (there.add if change.obj is not None else there.discard)(change.name)
+            most = max(most, len(there))
+    return most
 
 
 def creations(history: History) -> Counter[str]:

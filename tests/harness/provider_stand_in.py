@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fipop.api.names import GROUP
-from tests.harness.fleet import Guest
+from fipop.api.names import GROUP, GUEST_CONFIG_MAP
+from localfleet.objectstore import ObjectStore
 
 Json = dict[str, Any]
 
@@ -16,7 +16,7 @@ ADDRESSES = "kube-vip.io/loadbalancerIPs"
 class ProviderStandIn:
     """Assigns the addresses of key `cidr-<namespace>`, else `cidr-global`, to Services, and says which of them wait."""
 
-    def __init__(self, guest: Guest, *, lags: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, guest: ObjectStore, *, lags: Callable[[], bool] = lambda: False) -> None:
         self.guest = guest
         self._lags = lags
         self._data: dict[str, str] = {}
@@ -28,13 +28,14 @@ class ProviderStandIn:
             is_late = self._lags()
             if version != self.guest.version:
                 version = self.guest.version if not is_late else -1
-                self._data = self._data if is_late else self.guest.config_map
+                found = self.guest.objects.get(("configmaps", "kube-system", GUEST_CONFIG_MAP)) or {}
+                self._data = self._data if is_late else dict(found.get("data") or {})
                 self.serve()
             await asyncio.sleep(seconds)
 
     def serve(self) -> None:
         """Serve each Service that has no address."""
-        services = self.guest.of_kind("services")
+        services = {key: each for key, each in self.guest.objects.items() if key[0] == "services"}
         used = {each for one in services.values() for each in _addresses_of(one)}
         for key, service in sorted(services.items()):
             spec, metadata = service.get("spec") or {}, service["metadata"]
@@ -48,10 +49,10 @@ class ProviderStandIn:
                 annotations = {**(metadata.get("annotations") or {}), ADDRESSES: ",".join(found)}
                 status = {"loadBalancer": {"ingress": [{"ip": each} for each in found]}}
                 changed = {"metadata": {**metadata, "annotations": annotations}, "status": status}
-                self.guest.put(key, {**service, **changed})
+                self.guest.write(key, {**service, **changed})
             elif not conditions:
                 told["lastTransitionTime"] = self.guest.timestamp()
-                self.guest.put(key, {**service, "status": {"conditions": [told]}})
+                self.guest.write(key, {**service, "status": {"conditions": [told]}})
 
     def _choose(self, namespace: str, spec: Json, used: set[str]) -> list[str]:
         data = self._data

@@ -7,8 +7,18 @@ import pytest
 from localfleet.faultproxy.proxy import Passed
 from localfleet.faultproxy.rules import classify
 from tests.harness.ends import difference, normalize, takes_any, unsettled
-from tests.harness.history import Carried, Change, History, addresses_in
-from tests.harness.oracles import Setting, allocations, creations, given_out, led_by_two, replay
+from tests.harness.history import Carried, Change, History, Use, addresses_in
+from tests.harness.oracles import (
+    Setting,
+    allocations,
+    creations,
+    given_out,
+    led_by_two,
+    let_go_in_use,
+    most_floating_ips,
+    replay,
+    used_in_two,
+)
 
 A, B = ("c-m-a", "fip"), ("c-m-b", "fip")
 ADDRESS = "10.0.0.5"
@@ -452,3 +462,38 @@ def test_who_leads_again_may_write_and_everybody_may_read_or_release() -> None:
         request(21.0),
     ]
     assert led_by_two({"a": mine, "b": [lease(8.0), request(9.0)]}) == []
+
+
+def use(since: float, *, until: float = float("inf"), address: str = ADDRESS) -> Use:
+    return Use(service=("services", "shop", "web"), address=address, since=since, until=until)
+
+
+@pytest.mark.parametrize(
+    ("found", "is_wrong"),
+    [
+        (use(-10.0), True),
+        (use(-1.0), False),  # it took the address while the floating IP was let go
+        (use(-10.0, until=0.5), False),
+        (use(-10.0, address="10.0.0.6"), False),
+    ],
+)
+def test_no_floating_ip_is_let_go_that_a_service_uses(found: Use, *, is_wrong: bool) -> None:
+    story = Story().name(A, floating_ip(A, ADDRESS)).name(A, None)
+    wrong = let_go_in_use(story.history, {"c-m-a": [found]}, decided_ago_seconds=5.0)
+    assert wrong == ([f"demand: c-m-a/fip is deleted while shop/web uses {ADDRESS}"] if is_wrong else [])
+
+
+def test_services_of_two_guests_use_no_address_at_the_same_time() -> None:
+    assert used_in_two({"c-m-a": [use(1.0, until=2.0), use(1.5)]}) == []
+    assert used_in_two({"c-m-a": [use(1.0, until=2.0)], "c-m-b": [use(2.0)]}) == []
+    assert used_in_two({"c-m-a": [use(1.0)], "c-m-b": [use(2.0)]}) == [
+        f"demand: Services of c-m-a and c-m-b use {ADDRESS}"
+    ]
+
+
+def test_the_most_floating_ips_that_a_guest_had_are_counted() -> None:
+    other = ("c-m-a", "other")
+    story = (
+        Story().name(A, floating_ip(A)).name(other, floating_ip(other)).name(A, None).name(B, floating_ip(B))
+    )
+    assert most_floating_ips(story.history, "c-m-a") == 2

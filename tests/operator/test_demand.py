@@ -386,22 +386,37 @@ async def test_nothing_is_told_of_services_any_more_once_the_range_does_not_ask_
 # What it costs
 
 
+POLLS = (("replace", "leases"), ("get", "configmaps"), ("get", "deployments"))
+"""The Lease, the options, and whether kube-fip-operator runs: every few seconds, whatever guest clusters there are."""
+
+
+async def count_costs(*waiting: str, **spec: Any) -> tuple[int, Counter[Any], Counter[str], list[str]]:
+    """Return what is asked in 500 s of a guest cluster and of the management cluster, what is written and made."""
+    fleet = Fleet()
+    fleet.add_range(clusterSelector=EVERY_GUEST, **spec)
+    guest = fleet.add_guest(A, is_served=True)
+    guest.add_service("10.0.0.10", name="one")
+    for name in waiting:
+        guest.add_service(name=name)
+    await fleet.start()
+    asked, before, version = guest.asked, Counter(fleet.link.requests), fleet.memory.version
+    await fleet.pass_time(500)  # one visit or two
+    written = Counter(each.key[0] for each in fleet.commits_since(version))
+    requests = fleet.link.requests - before
+    for each in POLLS:
+        del requests[each]
+    return guest.asked - asked, requests, written, made(fleet)
+
+
 async def test_a_range_without_it_makes_no_request_and_no_object_more() -> None:
-    counts = []
-    for extra in ({}, {"perGuest": {"maxAllocate": 1}}):
-        fleet = Fleet()
-        fleet.add_range(clusterSelector=EVERY_GUEST, **extra)
-        guest = fleet.add_guest(A, is_served=True)
-        guest.add_service("10.0.0.10", name="one")
-        guest.add_service(name="two")
-        await fleet.start()
-        asked, version = guest.asked, fleet.memory.version
-        await fleet.pass_time(500)  # one visit or two
-        kinds = Counter(each.key[0] for each in fleet.commits_since(version))
-        counts.append((guest.asked - asked, kinds, made(fleet)))
-    without, with_it = counts
-    assert without[1:] == (Counter(), [FIRST])
-    assert without[0] <= 2 * 7
+    calm, waiting = await count_costs(), await count_costs("two", "three")
+    assert waiting == calm
+    assert calm[2:] == (Counter(), [FIRST])
+    assert calm[0] <= 2 * 7
+
+
+async def test_a_range_with_it_costs_a_list_every_30_s() -> None:
+    without, with_it = await count_costs("two"), await count_costs("two", perGuest={"maxAllocate": 1})
     assert 12 <= with_it[0] - without[0] <= 20
 
 

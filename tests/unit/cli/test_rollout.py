@@ -20,7 +20,7 @@ from tests.unit.report.snapshots import build_cluster
 
 CONFIG, KEPT = (("configmaps", "kube-fip", name) for name in ("kube-fip-config", "fipop-rollout"))
 STOPPED = Rollout(
-    target=TARGET, stable=OTHER, phase=Phase.STOPPED, reason="too bad", failed=frozenset({"c-m-1"})
+    target=TARGET, stable=OTHER, phase=Phase.STOPPED, reason="too bad", failed={"c-m-1": TARGET.name}
 )
 ANNOTATION = "kubefip.k8s.binbash.org/rollout"
 RETRY = f"retry/{TARGET.name}"
