@@ -843,7 +843,10 @@ class World:
             )
 
     def _is_made_for(self, guest: ModelGuest, target: str) -> bool:
-        found = [each[-1] for each in guest.history.values() if each]
+        """Whether a release was made for a target that should have gone back."""
+        # The first revision for a target that was completed stays: a label brought what failed.
+        is_changed = self.kept is None or guest.is_changed(target, _name(self.kept.stable))
+        found = [each[-1] for each in guest.history.values() if len(each) > (0 if is_changed else 1)]
         return any(guest.is_made_for(each, target) for each in found)
 
     def _demand(self, holds: bool, message: str) -> None:
