@@ -49,6 +49,7 @@ _QUARANTINE_SECONDS = 180.0
 _OPTIONS = "/api/v1/namespaces/kube-fip/configmaps/kube-fip-config"
 _RANGE = f"{OURS}/floatingipranges/guest-vlan"
 _OPTIONS_SECONDS = 6.0
+_OVERRIDE = "- name: other-interface\n  clusters: [shop]\n  values: {env: {vip_interface: eth1}}\n"
 _APPS = tuple(f"app-{number}" for number in range(1, 6))
 _MADE = tuple(f"demo-kubevip-{number}" for number in (2, 3, 4, 5))
 _STOP_SECONDS = 10.0
@@ -70,6 +71,7 @@ class Story:
         await self._delete_plain()
         await self._watch_a_quiet_fleet()
         await self._give_each_service_an_address()
+        await self._give_shop_other_values()
         await self._check_what_must_not_be()
 
     async def ask_fipop(self) -> None:
@@ -330,6 +332,32 @@ class Story:
             seconds=_QUARANTINE_SECONDS,
         )
 
+    async def _give_shop_other_values(self) -> None:
+        stage = self.stage
+        stage.report.chapter("An override gives shop another interface")
+        before = (await self._observe()).guests["demo"].releases
+        stage.report.step(
+            "an administrator sets kubevipUpdate, and an entry of kubevipChartValuesOverrides for shop"
+        )
+        options = {"kubevipUpdate": "true", "kubevipChartValuesOverrides": _OVERRIDE}
+        await stage.management.client.patch(_OPTIONS, {"data": options})
+        await self._expect(
+            "kube-vip in shop is upgraded once, and uses the other interface",
+            lambda view: (
+                view.guests["shop"].releases["kube-vip"].revision == 2
+                and {"name": "vip_interface", "value": "eth1"} in _environment(view, "shop")
+            ),
+        )
+        stage.report.check(
+            "the releases in demo stay as they are",
+            holds=(await self._observe()).guests["demo"].releases == before,
+        )
+        code, text = await self._run_fipop("values", "shop")
+        stage.report.check(
+            "fipop values shows the entry that the interface is from",
+            holds=code == 0 and "override other-interface" in text,
+        )
+
     async def _count_visits(self) -> float:
         labels = {"guestclustername": "demo", "event": "api_connection"}
         return sum(
@@ -419,6 +447,16 @@ def _services(view: FleetView) -> dict[str, str]:
     """Return the addresses of the Services in demo, by name."""
     found = view.guests["demo"].services.items()
     return {name: (one["metadata"].get("annotations") or {}).get(_ANNOTATION, "") for name, one in found}
+
+
+def _environment(view: FleetView, guest: str) -> list[Json]:
+    """Return the environment of fipop's kube-vip in a guest cluster."""
+    return [
+        variable
+        for one in view.guests[guest].daemon_sets.values()
+        if (one["metadata"].get("annotations") or {}).get("meta.helm.sh/release-name") == "kube-vip"
+        for variable in one["spec"]["template"]["spec"]["containers"][0]["env"]
+    ]
 
 
 def _is_served(guest: GuestView) -> bool:

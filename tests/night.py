@@ -128,6 +128,11 @@ PARTS = (
         night="FIPOP_SELECTOR_OBJECTS=1000 pytest tests/api/test_selectors.py",
     ),
     Part(
+        name="overrides",
+        what="what a visit and the state of rollouts cost with 50 overrides and 2,000 guest clusters",
+        night="python -m tests.operator.overrides_fleet",
+    ),
+    Part(
         name="hostile-guests",
         what="hostile guest clusters",
         night="python -m tests.hostile --guests --no-baseline",

@@ -40,7 +40,7 @@ LABEL_DIGEST = f"{GROUP}/digest"
 LABEL_CANARY = f"{GROUP}/canary"
 """On the provisioning Cluster: "true" has the guest be among the first of each rollout."""
 ANNOTATION_ROLLOUT = f"{GROUP}/rollout"
-"""On kube-fip-config: `retry/<target>` or `force/<target>`, which acts once."""
+"""On kube-fip-config: `retry/<target>`, which acts once."""
 
 DEFAULT_ADDRESS_SPACE = "default"
 DEFAULT_QUARANTINE_SECONDS = 600

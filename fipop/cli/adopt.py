@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
-from fipop.cli.reading import (
-    EXIT_CODES,
-    EXIT_WRONG,
-    Reading,
-    end,
-    fail,
-    reading_options,
-    run_reading,
-)
+from fipop.cli.reading import EXIT_CODES, Reading, end, reading_options, run_reading
 from fipop.kube.client import KubeClient
 from fipop.operator.crds import find_our_age
 from fipop.operator.dry_run import DryRun
 from fipop.report.adoption import AdoptionReport, report_adoption
 from fipop.report.guests import GuestReport, read_guests
 from fipop.report.reading import SnapshotReader, read_snapshot
-from fipop.report.rendering import to_json
 from fipop.report.snapshot import Snapshot
 from fipop.texts import clean
 
@@ -41,19 +31,8 @@ _HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
     is_flag=True,
     help="Also read the guest clusters, with your access to their kubeconfig Secrets.",
 )
-@click.option(
-    "--write-report",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the whole report as JSON to a file.",
-)
 @reading_options
-def adopt(
-    *,
-    reading: Reading,
-    dry_run: bool,
-    guests: bool,
-    write_report: Path | None,
-) -> None:
+def adopt(*, reading: Reading, dry_run: bool, guests: bool) -> None:
     """Show what the operator will do with each floating IP when it starts here.
 
     Nothing is written. If it does not read the guest clusters, an address that only one of them uses counts as free.
@@ -63,11 +42,6 @@ def adopt(
             "Add --dry-run: the operator adopts automatically when kube-fip-operator is gone."
         )
     found = run_reading(lambda: _find(reading, guests))
-    if write_report is not None:
-        try:
-            write_report.write_text(to_json(found), encoding="utf-8")
-        except OSError as error:
-            fail(f"could not write {write_report}: {error.strerror}", EXIT_WRONG)
     if reading.show(found, _HEADER, _rows(found)):
         for line in _lines(found):
             click.echo(clean(line))

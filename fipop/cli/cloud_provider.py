@@ -117,7 +117,8 @@ def cloud_provider(
     of kube-vip-cloud-provider. It ignores other flags of a cloud controller manager.
     """
     return_memory_early()
-    configure_logging(as_json=log_format == "json")
+    # To release Services is a command of a terminal, whatever the role logs in its pod.
+    configure_logging(as_json=log_format == "json" and not flags["release_services"])
     if verbosity >= DEBUG_VERBOSITY:
         logging.getLogger("fipop").setLevel(logging.DEBUG)
     if ctx.args:
@@ -179,7 +180,8 @@ def _read_lease_times(flags: Mapping[str, Any]) -> LeaseTimes:
             retry_seconds=flags["retry_period"],
         )
     except ValueError as error:
-        raise StartError(what="--leader-elect", problem=f"must be consistent: {error}") from error
+        problem = "must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period"
+        raise StartError(what="--leader-elect-lease-duration", problem=problem) from error
 
 
 def _read_kubevip(environment: Mapping[str, str]) -> KubevipOptions:

@@ -48,6 +48,15 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; kubectl takes options before the command, so many users write them there."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            ctx.fail(
+                f"{error.format_message()} Write options after the command, such as fipop status --context."
+            )
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a closed pipe (`| head`) and ctrl-C end it with the exit codes that shells expect.
 

@@ -119,7 +119,6 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         context: str | None,
         operator_namespace: str,
         output: str,
-        no_color: bool,
         **rest: object,
     ) -> object:
         reading = Reading(
@@ -127,7 +126,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
             context=context,
             operator_namespace=operator_namespace,
             output=Output(output),
-            color=sys.stdout.isatty() and not no_color and not os.environ.get("NO_COLOR"),
+            color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
         )
         return command(reading=reading, **rest)
 
@@ -186,7 +185,6 @@ _OUTPUT = (
         show_default=True,
         help="Format of the output.",
     ),
-    click.option("--no-color", is_flag=True, help="Print without colors, as NO_COLOR=1 does."),
 )
 
 

@@ -16,6 +16,7 @@ from fipop.cli.reading import (
     Reading,
     end,
     fail,
+    read_once,
     reading_options,
     run_reading,
     show_unread,
@@ -26,9 +27,10 @@ from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.operator.rollout.plan import Phase, Rollout
+from fipop.report.findings import STOP_ADVICE
 from fipop.report.reading import SnapshotReader
 from fipop.report.rendering import count_of
-from fipop.report.snapshot import Installation, Unread
+from fipop.report.snapshot import Snapshot
 from fipop.texts import clean
 
 _RETRY_SECONDS = 30.0
@@ -49,14 +51,18 @@ _GITOPS = {
 class RolloutReport:
     """The current rollout."""
 
-    installation: Installation
-    unread: tuple[Unread, ...]
+    snapshot: Snapshot
+
+    @property
+    def state(self) -> Rollout | None:
+        """The rollout; None if there is none, or if it could not be read."""
+        return self.snapshot.installation.rollout
 
     def to_fields(self) -> dict[str, object]:
         """Return the fields of the JSON; those of `fipop status`, and who failed."""
-        rollout = self.installation.render_rollout() or {}
-        failed = self.installation.rollout.failed if self.installation.rollout is not None else ()
-        return {**rollout, "failed": sorted(failed), "unread": self.unread}
+        rollout = self.snapshot.installation.render_rollout() or {}
+        failed = self.state.failed if self.state is not None else ()
+        return {**rollout, "failed": sorted(failed), "unread": self.snapshot.unread}
 
 
 @click.group(short_help="Status, pause, resume and retry of the rollout of kube-vip.")
@@ -68,30 +74,27 @@ def rollout() -> None:
 @reading_options
 def status(*, reading: Reading) -> None:
     """Show which charts are rolled out, how many guest clusters have them, and which ones failed."""
-
-    async def read() -> RolloutReport:
-        async with reading.connect() as client:
-            return await _read(client, reading)
-
-    found = run_reading(read)
-    counts = [(each, str(number)) for each, number in found.installation.rollout_guests.items()]
+    found = RolloutReport(snapshot=run_reading(lambda: read_once(reading)))
+    unread, state = found.snapshot.unread, found.state
+    counts = [(each, str(number)) for each, number in found.snapshot.installation.rollout_guests.items()]
     if reading.show(found, ("GUEST CLUSTERS", "COUNT"), counts):
-        for line in _lines(found.installation):
+        for line in _lines(found.snapshot):
             click.echo(clean(line))
-    show_unread(found.unread)
-    state = found.installation.rollout
-    end(is_wrong=state is not None and state.phase is Phase.STOPPED, unread=found.unread)
+    show_unread(unread)
+    end(is_wrong=state is not None and state.phase is Phase.STOPPED, unread=unread)
 
 
-def _lines(found: Installation) -> Iterator[str]:
-    if found.rollout is None:
+def _lines(snapshot: Snapshot) -> Iterator[str]:
+    state = snapshot.installation.rollout
+    if state is None:
         yield "There is no rollout: no guest cluster is opted in, or kubevipGuestInstall is off."
         return
-    yield describe_rollout(found)
-    if found.rollout.failed:
-        yield f"Failed in {', '.join(sorted(found.rollout.failed))}"
-    if found.rollout.reason:
-        yield f"Stopped: {found.rollout.reason}"
+    yield describe_rollout(snapshot.installation)
+    if state.failed:
+        failed = (f"{snapshot.cluster_of(each, '?')} ({each})" for each in sorted(state.failed))
+        yield f"Failed in {', '.join(failed)}"
+    if state.reason:
+        yield f"Stopped: {state.reason}. {STOP_ADVICE}."
 
 
 @rollout.command(short_help="Admit no further guest cluster.", epilog=EXIT_CODES)
@@ -172,17 +175,11 @@ async def _patch(client: KubeClient, reading: Reading, patch: Json) -> Json:
         )
 
 
-async def _read(client: KubeClient, reading: Reading) -> RolloutReport:
+async def _read_rollout(client: KubeClient, reading: Reading) -> Rollout:
     reader = SnapshotReader(client)
     installation = await reader.read_installation(reading.operator_namespace)
-    return RolloutReport(installation=installation, unread=tuple(reader.unread))
-
-
-async def _read_rollout(client: KubeClient, reading: Reading) -> Rollout:
-    found = await _read(client, reading)
-    if found.installation.rollout is not None:
-        return found.installation.rollout
-    problem = next(
-        (each.problem for each in found.unread if each.what == "the rollout"), "there is no rollout"
-    )
+    if installation.rollout is not None:
+        return installation.rollout
+    unread = (each.problem for each in reader.unread if each.what == "the rollout")
+    problem = next(unread, "there is no rollout")
     raise FipopError(f"{problem} in namespace {reading.operator_namespace}")

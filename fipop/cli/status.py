@@ -35,18 +35,11 @@ _FLOATING_IPS = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", 
 
 @click.command(short_help="Ranges, problems with their causes, health of the operator.", epilog=EXIT_CODES)
 @click.option("-n", "--namespace", help="Show only the problems of the guest cluster with this id or name.")
-@click.option(
-    "-A", "--all-namespaces", is_flag=True, help="Show the problems of all namespaces (the default)."
-)
 @wait_option
 @all_option
 @reading_options
-def status(
-    *, reading: Reading, namespace: str | None, all_namespaces: bool, wait: float, all_each: bool
-) -> None:
+def status(*, reading: Reading, namespace: str | None, wait: float, all_each: bool) -> None:
     """Show the usage of the ranges, problems with their causes, and the health of the operator."""
-    if namespace and all_namespaces:
-        raise click.UsageError("Use -n or -A, not both.")
 
     async def read() -> StatusReport:
         return report_status(await read_once(reading), namespace)

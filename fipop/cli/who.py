@@ -40,7 +40,7 @@ from fipop.texts import clean
 _MAX_COUNT = 10_000
 _HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SERVICES", "SINCE", "REQUESTED BY")
 _WIDE = ("SPACE", "HOW", "UNTIL")
-_LIKE_AN_ADDRESS = re.compile(r"[0-9.]+|.*:.*")  # no name has a colon
+_LIKE_AN_ADDRESS = re.compile(r"[0-9./]+|.*:.*")  # no name has a colon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,8 @@ def who(*, reading: Reading, asked: str, guest: bool) -> None:
     for. With the name of a RANGE: the same for each address in use of it. With the `namespace/name` of a SERVICE:
     the same for each address of the floating IPs that it uses.
     """
+    if not asked.strip():
+        raise click.UsageError("Name an address, a cluster, a range or a Service: the argument is empty.")
     snapshot, found = run_reading(lambda: _find(reading, asked, guest))
     is_wide = reading.output is Output.WIDE
     rows = (_row(snapshot, each, is_wide=is_wide) for each in found.addresses)
@@ -98,7 +100,7 @@ def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
     if read_address(asked) is not None or has_range or is_known_guest or find_namespaces(snapshot, asked):
         return ""
     if _LIKE_AN_ADDRESS.fullmatch(asked):
-        return f'"{asked}" is not an IP address'
+        return f'"{asked}" is not an IP address. Name one address, or a range, cluster or Service by its name'
     return (
         f'"{asked}" was not found: no cluster, floating IP, range or Service has this name, and it is no address. '
         "Run fipop status -o wide to see them"

@@ -11,13 +11,14 @@ from fipop.texts import clean
 
 def find_problems(service: Service, user: User, usage: Usage, keys: PoolKeys) -> dict[str, str]:
     """Return the text of a Warning by its reason; "" if that problem does not exist."""
-    has_pools = bool(keys.pools)
+    # Nothing is known of the addresses of a key that cannot be read.
+    are_known = bool(keys.pools) and not any(each.problem for each in keys.pools)
     shared, outside = [], []
     for address in service.annotated or tuple(filter(None, [service.requested])):
         text, others = format_address(address), usage.find_conflicting(address, user)
         if others:
             shared.append(f"Address {text} is also in use by {name_users(others)}. Change one.")
-        if has_pools and address not in DHCP_ADDRESSES and not keys.has_address(address):
+        if are_known and address not in DHCP_ADDRESSES and not keys.has_address(address):
             outside.append(f"Address {text} is in no pool of the ConfigMap. fipop leaves it as it is.")
     return {
         "AddressInUse": " ".join(shared),

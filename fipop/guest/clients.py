@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
 
-from fipop.boundary import GuestFactory
+from fipop.boundary import GuestFactory, loop_time
 from fipop.deadlines import GUEST_REQUEST_SECONDS, GUEST_SESSION_SECONDS
 from fipop.guest.errors import VisitTimeoutError
 from fipop.guest.helm.proxy import HelmTarget
@@ -32,11 +32,12 @@ class GuestClients:
 
     @asynccontextmanager
     async def session(self, access: GuestAccess, *, is_urgent: bool) -> AsyncIterator[KubeClient]:
-        """Lend a client for one session, for a bounded time. Raises VisitTimeoutError."""
-        admit = partial(self._pace(access).take, is_urgent=is_urgent)
-        client = open_guest(self.guests, access, on_request=self.observe_request, admit=admit)
+        """Lend a client for a bounded time, in which waiting for turns does not count. Raises VisitTimeoutError."""
+        limit = asyncio.timeout(GUEST_SESSION_SECONDS)
+        turns = _Turns(take=partial(self._pace(access).take, is_urgent=is_urgent), limit=limit)
+        client = open_guest(self.guests, access, on_request=self.observe_request, admit=turns.wait)
         try:
-            async with client, asyncio.timeout(GUEST_SESSION_SECONDS):
+            async with client, limit:
                 yield client
         except TimeoutError as error:
             raise VisitTimeoutError(seconds=GUEST_SESSION_SECONDS) from error
@@ -49,6 +50,30 @@ class GuestClients:
     def _pace(self, access: GuestAccess) -> Pace:
         rancher = urlsplit(access.server).netloc
         return self._paces.setdefault(rancher, Pace(rate=self.rate))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turns:
+    """Has the time of a session stand still while its requests wait for their turn: many visits share one pace."""
+
+    take: Callable[[], Awaitable[None]]
+    limit: asyncio.Timeout
+    _waiting: int = 0
+    _left: float = 0.0
+
+    async def wait(self) -> None:
+        """Wait for the turn of a request."""
+        deadline = self.limit.when()
+        if deadline is not None:
+            self._left = deadline - loop_time()
+            self.limit.reschedule(None)
+        self._waiting += 1
+        try:
+            await self.take()
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self.limit.expired():
+                self.limit.reschedule(loop_time() + self._left)
 
 
 def open_guest(

@@ -24,12 +24,12 @@ IN_TRANSIT = frozenset({PROVISIONING, LEAVING})
 HARVESTER_TAKES = "HarvesterTakesServices"
 
 _LEFT = {
-    "Drift": "Set kubevipUpdate: true to update it",
-    "RolloutPending": "The rollout has not reached this guest cluster",
-    "RolloutPaused": "Rollouts are paused",
-    "RolledBack": "The rollout failed in this guest cluster and was rolled back",
+    "Drift": "kubevipUpdate is false, or the rollout stopped: see fipop rollout status",
+    "RolloutPending": "The rollout has not reached this guest cluster: see fipop rollout status",
+    "RolloutPaused": "Rollouts are paused: run fipop rollout resume, or correct a bad option kubevipRollout…",
+    "RolledBack": "The rollout failed in this guest cluster and was rolled back: see fipop rollout status",
 }
-"""Why a release that differs is left as it is."""
+"""Why a release that differs is left as it is, and what to do."""
 _NAMED = 3
 """The most other workloads that a message names."""
 

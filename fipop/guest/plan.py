@@ -29,6 +29,8 @@ class Wish:
     leaves: Target | None = None
     """A target that failed here, with no other one to go back to. What it made goes back to the newest revision that
     it did not make, or is removed if it made the first one."""
+    keeps_first: bool = False
+    """Whether what it made first is not removed: it was completed, and failed here after a label moved this one."""
     awaited: Target | None = None
     """What the options ask for, if this guest cluster does not get it now."""
     remove: bool = False
@@ -97,7 +99,8 @@ def _decide(release: Release, wish: Wish) -> Step:
         return Step(release=release, verb=Verb.INSPECT if wish.compare or wish.remove else Verb.NOTHING)
     if wish.remove:
         return _plan_removal(release, wish)
-    if wish.leaves is not None and release.made_for == wish.leaves.name:
+    is_kept = wish.keeps_first and release.revision == 1
+    if wish.leaves is not None and release.made_for == wish.leaves.name and not is_kept:
         return Step(release=release, verb=Verb.ROLL_BACK if wish.may_change else Verb.NOTHING)
     if wish.target is None or (release.status is Status.ABSENT and release.beside):
         return Step(release=release)

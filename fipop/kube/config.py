@@ -82,7 +82,8 @@ async def configure_from_kubeconfig(
         user = merged["users"].get_with_name(loader.current_context["context"].get("user"), safe=True)
         _check_credential(configuration, user["user"].value if user is not None else {})
     except _MALFORMED as error:
-        raise StartError(what=f'kubeconfig "{source}"', problem="cannot be used") from error
+        problem = f"cannot be used. kubectl version --kubeconfig {source} shows why"
+        raise StartError(what=f'kubeconfig "{source}"', problem=problem) from error
     configuration.api_key = _read_token(configuration)
     configuration.refresh_api_key_hook = _renew(loader.load_and_set, renew_seconds)  # type: ignore[assignment]
     configuration.proxy = _find_proxy(configuration)
@@ -100,7 +101,10 @@ def _check_context(merged: kube_config.ConfigNode, context: str | None) -> None:
 def _check_credential(configuration: Configuration, user: dict[str, object]) -> None:
     """Refuse a user whose requests would be those of another one, or of an anonymous one."""
     if any(key in user for key in _IMPERSONATION):
-        raise StartError(what="impersonation (as, as-groups) in a kubeconfig", problem="is not supported")
+        raise StartError(
+            what="impersonation (as, as-groups) in a kubeconfig",
+            problem="is not supported. Use a credential of that user",
+        )
     if not configuration.api_key.get("BearerToken") and not configuration.cert_file:
         raise StartError(
             what="user of the kubeconfig",

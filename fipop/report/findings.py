@@ -147,6 +147,7 @@ def _count(first: Finding, number: int) -> Finding:
 
 ALL_GUESTS = "guest clusters"
 BIND_VIEWER = "Bind the ClusterRole fipop-viewer and the Role fipop-viewer to yourself"
+STOP_ADVICE = "Correct the options, or repair the guest clusters and run fipop rollout retry"
 _OPERATOR = Subject(section=Section.OPERATOR, kind="Operator", name="fipop")
 
 
@@ -259,8 +260,7 @@ def _judge_rollout(snapshot: Snapshot) -> Iterator[Finding]:
     what = f"the rollout of {describe_change(rollout)}" if rollout is not None else ""
     if rollout is not None and rollout.phase is Phase.STOPPED:
         message = f"{what} stopped: {rollout.reason}"
-        advice = "Correct the options, or repair the guest clusters and run fipop rollout retry"
-        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, advice)
+        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, STOP_ADVICE)
     if snapshot.installation.rollout_paused:
         message = f"{what} is paused: kubevipRolloutPaused is true"
         yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "fipop rollout resume")
@@ -279,23 +279,24 @@ def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterat
         message = "guest clusters get no address: no FloatingIPRange exists"
         advice = "Create one: kubectl explain floatingiprange.spec"
         yield point(subject, Severity.INFO, "NoRange", message, advice)
+    lacks_rights = any(each.forbidden for each in snapshot.unread)
     for each in ranges:
         subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
-        found = list(_judge_range(subject, each))
+        found = list(_judge_range(subject, each, BIND_VIEWER if lacks_rights else "Read the checks Unread"))
         if not found:
             free = f"{each.whole.free} of {each.whole.total} addresses are free" if each.whole else ""
             found.append(point(subject, Severity.OK, each.state, free))
         yield from found
 
 
-def _judge_range(subject: Subject, each: RangeReport) -> Iterator[Finding]:
+def _judge_range(subject: Subject, each: RangeReport, remedy: str) -> Iterator[Finding]:
     describe = f"kubectl describe floatingiprange {each.name}"
     usage = each.fullest
     if not each.ready and not each.draining:
         yield point(subject, Severity.CRITICAL, each.reason, each.message, describe)
     elif usage is None:
         message = "the usage of the range is not known: not all objects could be read"
-        yield point(subject, Severity.INFO, "Unknown", message, BIND_VIEWER)
+        yield point(subject, Severity.INFO, "Unknown", message, remedy)
     elif each.state in ("Full", "NearlyFull"):
         severity = Severity.CRITICAL if each.state == "Full" else Severity.WARNING
         taken = f"{usage.used + usage.quarantined} of {usage.total} {each.family} addresses"

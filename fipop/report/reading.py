@@ -158,7 +158,10 @@ class SnapshotReader:
             predecessor=read_workload(predecessor) if predecessor is not None else None,
             schemas={}
             if "fipop's CRDs" in failed
-            else {name: read_revision(crd) for name, crd in zip(SCHEMA_REVISIONS, crds, strict=True)},
+            else {
+                name: None if crd is None else revision_of(crd)
+                for name, crd in zip(SCHEMA_REVISIONS, crds, strict=True)
+            },
             has_settings=None if "the options" in failed else config is not None,
             settings=settings,
             bad_options=bad,
@@ -204,8 +207,3 @@ def read_workload(deployment: Json) -> Workload:
         wanted=wanted if isinstance(wanted, int) else 0,
         ready=ready if isinstance(ready, int) else 0,
     )
-
-
-def read_revision(crd: Json | None) -> int | None:
-    """Return the revision of one of fipop's CRDs: 0 for the predecessor's, None if there is no such CRD."""
-    return None if crd is None else revision_of(crd)

@@ -24,7 +24,9 @@ def judge_rights(snapshot: Snapshot) -> list[Finding]:
             Severity.WARNING,
             "Unread",
             each.problem,
-            BIND_VIEWER,
+            BIND_VIEWER
+            if each.forbidden
+            else "Run the command again when fipop is installed and the API answers",
         )
         for each in snapshot.unread
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,23 +46,19 @@ class StatusReport:
 
     def count_floating_ips(self) -> Counts:
         """Count floating IPs by the status of their condition Ready; None for what could not be read."""
-        found = Counter(each.ready.status for each in self.floating_ips)
         parts = {"ready": Verdict.TRUE, "notReady": Verdict.FALSE, "unknown": Verdict.UNKNOWN}
-        counts = {"inAll": len(self.floating_ips), **{name: found[each] for name, each in parts.items()}}
-        return counts if self.snapshot.is_read(Kind.FLOATING_IPS) else dict.fromkeys(counts)
+        found = (each.ready.status for each in self.floating_ips)
+        return _count(found, parts, is_read=self.snapshot.is_read(Kind.FLOATING_IPS))
 
     def count_guests(self) -> Counts:
         """Count guests by whether they can be reached; None for what could not be read."""
-        found = Counter(each.reachable for each in self.guests)
         parts = {"reachable": True, "unreachable": False, "unknown": None}
-        counts = {"inAll": len(self.guests), **{name: found[each] for name, each in parts.items()}}
         is_read = self.snapshot.is_read(Kind.FLOATING_IPS, Kind.CLUSTERS)
-        return counts if is_read else dict.fromkeys(counts)
+        return _count((each.reachable for each in self.guests), parts, is_read=is_read)
 
     def count_versions(self) -> Mapping[str, Mapping[str, int]]:
         """Count guest clusters by the chart versions that they run, for each chart."""
-        statuses = {each.floating_ip.namespace: each.floating_ip.status.guest for each in self.floating_ips}
-        releases = [one for guest in statuses.values() if guest for one in guest.releases if one.status]
+        releases = [one for guest in self.guests for one in guest.releases if one.status]
         roles = sorted({each.role for each in releases})
         return {
             role: Counter(sorted(each.version for each in releases if each.role == role)) for role in roles
@@ -82,6 +78,12 @@ class StatusReport:
             "problems": self.problems,
             "unread": self.snapshot.unread,
         }
+
+
+def _count(found: Iterable[object], parts: Mapping[str, object], *, is_read: bool) -> Counts:
+    numbers = Counter(found)
+    counts = {"inAll": numbers.total(), **{name: numbers[each] for name, each in parts.items()}}
+    return counts if is_read else dict.fromkeys(counts)
 
 
 def report_status(snapshot: Snapshot, name: str | None = None) -> StatusReport:

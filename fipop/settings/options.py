@@ -7,10 +7,10 @@ that is absent has its default, one with a bad value keeps the last good one and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -230,23 +230,25 @@ def warnings(settings: Settings) -> tuple[str, ...]:
     """Return a clause for each valid choice that does not work as an admin expects."""
     found = []
     namespace = settings.kubevip_namespace
-    cloud_provider = _image_version(settings.kubevip_cloud_provider_chart_values)
-    if cloud_provider is not None and cloud_provider <= (0, 0, 8):
-        reads = "default" if cloud_provider == (0, 0, 8) else "kube-system"
-        if namespace != reads:
+    overrides = settings.kubevip_cloud_provider_chart_values_overrides
+    for origin, chart in _list_values(settings.kubevip_cloud_provider_chart_values, overrides):
+        version, config_map = _image_version(chart), chart.get("cm")
+        reads = "default" if version == (0, 0, 8) else "kube-system"
+        if version is not None and version <= (0, 0, 8) and namespace != reads:
             found.append(
-                f"image {_show(cloud_provider)} of the cloud provider cannot read its ConfigMap in kubevipNamespace "
+                f"{origin}image {_show(version)} of the cloud provider cannot read its ConfigMap in kubevipNamespace "
                 f'"{namespace}": it reads {reads} only. Use v0.0.9 or newer'
             )
-    kube_vip = _image_version(settings.kubevip_chart_values)
-    if kube_vip is not None and any(first <= kube_vip <= last for first, last in _LOSES_ADDRESSES):
-        found.append(f"kube-vip {_show(kube_vip)} loses addresses. Use v1.2.3 or newer")
-    config_map = settings.kubevip_cloud_provider_chart_values.values.get("cm")
-    if isinstance(config_map, Mapping) and config_map.get("data"):
-        found.append(
-            "cm.data in kubevipCloudProviderChartValues makes a ConfigMap that no program reads. Write the keys into "
-            "ConfigMap kubevip of the guest cluster"
-        )
+        if isinstance(config_map, Mapping) and config_map.get("data"):
+            found.append(
+                f"{origin}cm.data of the cloud provider makes a ConfigMap that no program reads. Write the keys into "
+                "ConfigMap kubevip of the guest cluster"
+            )
+    overrides = settings.kubevip_chart_values_overrides
+    for origin, chart in _list_values(settings.kubevip_chart_values, overrides):
+        version = _image_version(chart)
+        if version is not None and any(first <= version <= last for first, last in _LOSES_ADDRESSES):
+            found.append(f"{origin}kube-vip {_show(version)} loses addresses. Use v1.2.3 or newer")
     soak = settings.kubevip_rollout_min_success_seconds
     deadline = settings.kubevip_rollout_progress_deadline_seconds
     if soak >= deadline:
@@ -255,6 +257,13 @@ def warnings(settings: Settings) -> tuple[str, ...]:
             "no guest cluster can succeed in time"
         )
     return tuple(found)
+
+
+def _list_values(chart: ChartValues, overrides: Overrides) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the values for a chart, and those of each override, after what names the override."""
+    yield "", chart.values
+    for each in overrides.entries:
+        yield f'override "{each.name}": ', each.values
 
 
 def _find_reasons(texts: Mapping[str, str]) -> dict[str, str]:
@@ -271,8 +280,8 @@ def _show(version: tuple[int, ...]) -> str:
     return "v" + ".".join(map(str, version))
 
 
-def _image_version(chart: ChartValues) -> tuple[int, ...] | None:
-    image = chart.values.get("image")
+def _image_version(values: Mapping[str, Any]) -> tuple[int, ...] | None:
+    image = values.get("image")
     tag = image.get("tag") if isinstance(image, Mapping) else None
     match = _IMAGE_TAG.fullmatch(tag) if isinstance(tag, str) else None
     return tuple(int(part) for part in match.groups()) if match else None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, PlainValidator, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from fipop.settings.values import (
@@ -69,6 +69,14 @@ class Selector(_Fields):
         return is_equal and all(each.matches(labels) for each in self.match_expressions)
 
 
+def _keep_image(values: dict[str, Any]) -> dict[str, Any]:
+    """Refuse values that would leave a chart without its image."""
+    image = values.get("image", {})
+    if not isinstance(image, dict) or image.get("repository", "-") in (None, ""):
+        raise SettingsError("must keep the repository of the image")
+    return values
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override(_Fields):
     """What some guest clusters get for one chart. All that is given of the first three must fit."""
@@ -81,17 +89,14 @@ class Override(_Fields):
     chart_version: ChartVersion = ""
     """"" for the version of all."""
     chart_digest: ChartDigest = ""
-    values: dict[str, Any] = field(default_factory=dict, repr=False)
+    values: Annotated[dict[str, Any], AfterValidator(_keep_image)] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse an entry that names no guest clusters, and values that would leave a chart without its image."""
+        """Refuse an entry that names no guest clusters, and a digest of whatever version."""
         if not (self.workspaces or self.clusters or self.cluster_selector):
             raise SettingsError("must have workspaces, clusters or clusterSelector")
         if self.chart_digest and not self.chart_version:
             raise SettingsError("must have a chartVersion beside chartDigest")
-        image = self.values.get("image", {})
-        if not isinstance(image, dict) or image.get("repository", "-") in (None, ""):
-            raise SettingsError("values.image must not be emptied")
 
     def fits(self, workspace: str, cluster: str, labels: Mapping[str, str]) -> bool:
         """Return whether it is for a guest cluster, by its provisioning Cluster's namespace, name and labels."""
@@ -165,8 +170,8 @@ def _describe(text: str, found: list[Any], place: tuple[int | str, ...], problem
 def _say(problem: str) -> str:
     text = (
         problem.removeprefix("Value error, ")
-        .replace("Unexpected keyword argument", "is no field of an entry")
+        .replace("Unexpected keyword argument", "is not a known field")
         .replace("Field required", "must be set")
         .replace("Input should", "must")
     )
-    return re.sub("be a (valid )?dictionary.*", "be a mapping", text)
+    return re.sub("be a (valid )?dictionary.*", "be a mapping", text).replace("be a valid tuple", "be a list")

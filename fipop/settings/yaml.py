@@ -91,7 +91,7 @@ def parse_yaml(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> JsonValue:
     """Read one YAML document; an empty one is None. Raises YamlRefusedError."""
     # Characters first: encoding a text of any size costs as much as the text.
     if len(text) > max_bytes or len(text.encode("utf-8", "replace")) > max_bytes:
-        raise YamlRefusedError(f"is longer than {max_bytes} bytes")
+        raise YamlRefusedError(f"must have at most {max_bytes} bytes")
     with _refusing():
         for _ in _checked_events(text):
             pass
@@ -147,17 +147,21 @@ def _checked_events(source: str) -> Iterator[yaml.Event]:
     depth = 0
     for event in yaml.parse(source, yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise YamlRefusedError("must not have a YAML alias")
+            raise YamlRefusedError(f"must not have a YAML alias {_where(event)}")
         tag = getattr(event, "tag", None)
         if tag is not None and not (tag == _TEXT_TAG and isinstance(event, yaml.ScalarEvent)):
-            raise YamlRefusedError("must not have a YAML tag")
+            raise YamlRefusedError(f"must not have a YAML tag {_where(event)}")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_YAML_DEPTH:
-                raise YamlRefusedError(f"must be nested at most {MAX_YAML_DEPTH} levels deep")
+                raise YamlRefusedError(f"must be nested at most {MAX_YAML_DEPTH} levels deep {_where(event)}")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         yield event
+
+
+def _where(event: yaml.Event) -> str:
+    return f"(line {event.start_mark.line + 1})" if event.start_mark else ""
 
 
 def _as_json(value: object) -> JsonValue:

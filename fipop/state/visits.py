@@ -11,8 +11,10 @@ from fipop.backoff import Backoff
 from fipop.boundary import loop_time
 from fipop.errors import FipopError
 from fipop.guest.findings import GuestObservation
+from fipop.guest.helm.charts import Target
 from fipop.guest.releases import Owner, Release
 from fipop.guest.workloads import Workload
+from fipop.rancher.objects import ProvisioningCluster
 
 HELM_BACKOFF = Backoff(first_seconds=30.0, limit_seconds=1800.0)
 
@@ -60,6 +62,18 @@ class VisitRecord:
     """Since when the guest cluster has no floating IP; None if it has one."""
     unread_since: datetime | None = None
     """When a visit could first not read it; None if the last one could."""
+    _chosen: tuple[object, tuple[Target, Target | None]] | None = None
+    """The targets of this guest cluster, and what they were chosen from."""
+
+    def choose_targets(
+        self, cluster: ProvisioningCluster, target: Target, stable: Target | None
+    ) -> tuple[Target, Target | None]:
+        """Return two targets as they are for this guest cluster: chosen again only if it changed, or one of them."""
+        chosen_from = (cluster, target, stable)
+        if self._chosen is None or self._chosen[0] != chosen_from:
+            own_stable = stable.for_guest(cluster) if stable is not None else None
+            self._chosen = chosen_from, (target.for_guest(cluster), own_stable)
+        return self._chosen[1]
 
     def rest_seconds(self, target: str) -> float:
         """Return how long helm rests; nothing that failed with another target counts."""

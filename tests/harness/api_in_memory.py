@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import format_datetime
+from functools import partial
 from typing import Any
 
 from multidict import CIMultiDict
@@ -227,8 +228,12 @@ class Watched:
     def _hear(self, commit: Commit) -> None:
         plural = commit.key[0]
         if not self.is_mute and plural not in self.muted:
-            delay = self.delays.get(plural, self.delay_seconds)
-            asyncio.get_running_loop().call_later(delay, self._show, commit.key, commit.type, commit.object)
+            loop, delay = asyncio.get_running_loop(), self.delays.get(plural, self.delay_seconds)
+            show = partial(self._show, commit.key, commit.type, commit.object)
+            if delay:
+                loop.call_later(delay, show)
+            else:
+                loop.call_soon(show)  # timers of one instant have no order, and events of a stream have
 
     def _show(self, key: Key, event_type: str, obj: Json) -> None:
         take = self._callbacks.get((key[0], bool(key[1])))

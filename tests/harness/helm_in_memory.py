@@ -41,6 +41,8 @@ class HelmInMemory:
     failures: dict[str, list[str]] = field(default_factory=dict)
     unready: set[str] = field(default_factory=set)
     """URLs of guest clusters, and texts of values with which no pod gets ready."""
+    gone: set[str] = field(default_factory=set)
+    """Sources and versions from which no chart can be pulled any more, as helm's arguments name them."""
     runs: list[tuple[str, str]] = field(default_factory=list)
 
     async def __call__(
@@ -63,6 +65,8 @@ class HelmInMemory:
             return Finished(returncode=-9, timed_out=True, stdout=b"", stderr=b"")
         if self.failures.get(arguments[0]):
             return _failed(self.failures[arguments[0]].pop(0))
+        if arguments[0] == "pull" and not self.gone.isdisjoint(map(str, arguments)):
+            return _failed("404 not found")
         if guest is None:
             return self._fetch(arguments)
         if self.guest_of(url) is None:

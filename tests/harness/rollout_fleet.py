@@ -146,21 +146,20 @@ class Fleet:
 
         return await eventually(agreed, seconds=self.seconds, what="all guests to agree")
 
+    async def bring_up(self, name: str, target: Any, **labels: str) -> Member:
+        """Have a guest: a real one, or a simulated one."""
+        plane = None if isinstance(target, SimulatedGuest) else target
+        plan = self.stack.player.plan_guest(name, labels=labels)
+        guest = await self.stack.player.create_guest(plan, target if plane is None else upstream_of(plane))
+        api = plane.client if plane is not None else None
+        member = self.members[guest.cluster_id] = Member(guest=guest, api=api, target=target)
+        return member
+
     async def come_up(self, targets: list[Any]) -> None:
         """Have guests, a few at once, and wait until both releases are in each."""
-
-        async def bring_up(number: int) -> None:
-            target = targets[number]
-            plane = None if isinstance(target, SimulatedGuest) else target
-            plan = self.stack.player.plan_guest(f"member-{number}")
-            upstream = target if plane is None else upstream_of(plane)
-            guest = await self.stack.player.create_guest(plan, upstream)
-            self.members[guest.cluster_id] = Member(
-                guest=guest, api=plane.client if plane is not None else None, target=target
-            )
-
+        named = [(f"member-{number}", each) for number, each in enumerate(targets)]
         for first in range(0, len(targets), 20):
-            await asyncio.gather(*map(bring_up, range(first, min(first + 20, len(targets)))))
+            await asyncio.gather(*(self.bring_up(*each) for each in named[first : first + 20]))
         await self.until("Completed")
 
         async def are_installed() -> bool:

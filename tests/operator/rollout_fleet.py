@@ -172,11 +172,18 @@ class ModelGuest:
     def is_made_for(self, one: Revision, target: str) -> bool:
         return one.made_for == self.own(target)
 
+    def is_moved(self, *targets: str) -> bool:
+        """Whether a release was made for one of the targets and another label."""
+        made_for = {each[-1].made_for for each in self.history.values() if each} - set(map(self.own, targets))
+        return not {each.partition(".")[0] for each in made_for if each}.isdisjoint(targets)
+
     def is_changed(self, target: str, stable: str) -> bool:
         """Whether a target has anything else for it than the stable one; "" for none."""
         return not stable or digests_of(target, self.label) != digests_of(stable, self.label)
 
     def changed_entries(self, target: str, stable: str) -> frozenset[str]:
+        if target == stable:
+            return entries_of(target, self.label)
         if not self.is_changed(target, stable):
             return frozenset()
         return entries_of(target, self.label) ^ entries_of(stable, self.label)
@@ -210,6 +217,7 @@ class ModelGuest:
             is_free=not (self.is_locked or self.has_other_kube_vip),
             is_new=self.is_new,
             is_sound=self.is_sound(now),
+            is_moved=self.is_moved(target, stable),
             made_for=frozenset(self.made_for()),
             is_at_target=self.is_at(target),
             is_at_stable=bool(stable) and self.is_at(stable),
@@ -500,7 +508,8 @@ class World:
             if one is not None and not one.is_deployed and self.now - one.at < DEAD_HELM_SECONDS:
                 continue
             leaves = wish.leaves.name if wish.leaves is not None and wish.may_change else None
-            if one is not None and leaves is not None and guest.is_made_for(one, leaves):
+            is_kept = wish.keeps_first and len(guest.history[role]) == 1
+            if one is not None and leaves is not None and guest.is_made_for(one, leaves) and not is_kept:
                 return role, "rollback", wish
             if wish.target is None:
                 continue
@@ -577,14 +586,24 @@ class World:
         is_there = guest.is_reachable and guest.is_open
         is_free = not (guest.is_locked or guest.has_other_kube_vip)
         hurt = kept is not None and bool(guest.made_for() & set(kept.unproven))
-        unready = kept is not None and kept.takes_unready
+        unready = kept is not None and (
+            kept.takes_unready or guest.is_moved(kept.target.name, _name(kept.stable))
+        )
         return is_there and is_free and (guest.is_new or guest.is_sound(self.now) or hurt or unready)
+
+    def _is_completed(self) -> bool:
+        return self.kept is not None and self.kept.is_stable
+
+    def _has_failed(self, name: str) -> bool:
+        """Whether a guest cluster failed with what its label chooses now."""
+        kept, guest = self.kept, self.guests.get(name)
+        return kept is not None and guest is not None and kept.failed.get(name) == guest.own(kept.target.name)
 
     def _is_under_way(self, name: str, since: float) -> bool:
         guest, deadline = self.guests.get(name), self.options.policy.deadline_seconds
         assert self.kept is not None
         is_over = (
-            name in self.kept.failed
+            self._has_failed(name)
             or name in self.epoch.shown
             or since + deadline + VERDICT_SECONDS <= self.lead_at
         )
@@ -621,12 +640,12 @@ class World:
         target = wish.target.name if wish.target is not None else ""
         is_back_allowed = policy.goes_back and policy.updates and not policy.is_paused
         if verb == "rollback":
-            self._demand(name in kept.failed and is_back_allowed, f"{name} goes back, but has not failed")
+            self._demand(self._has_failed(name) and is_back_allowed, f"{name} goes back, but has not failed")
             revisions = guest.history[role]
             self._demand(
                 any(not guest.is_made_for(each, kept.target.name) for each in revisions)
-                or guest.is_made_for(revisions[0], kept.target.name),
-                f"{name} loses what the target did not make",
+                or (guest.is_made_for(revisions[0], kept.target.name) and not self._is_completed()),
+                f"{name} loses what the target did not make, or made when it was completed",
             )
             return
         current = guest.current(role)
@@ -635,12 +654,12 @@ class World:
             hurt = kept.phase is Phase.STOPPED and not guest.is_sound(self.now)
             hurt = hurt and bool(guest.made_for() & set(kept.unproven))
             is_stable = kept.stable is not None and kept.stable.name == target
-            is_allowed = is_repair or ((name in kept.failed or hurt) and is_back_allowed)
+            is_allowed = is_repair or ((self._has_failed(name) or hurt) and is_back_allowed)
             self._demand(
                 is_stable and is_allowed, f"{name} gets {target}, neither the target nor where it goes back"
             )
             # What succeeded, or runs well, is not downgraded.
-            is_well = name in self.epoch.shown and name not in kept.failed
+            is_well = name in self.epoch.shown and not self._has_failed(name)
             self._demand(not is_well, f"{name} had succeeded and is changed")
             return
         if name in self.epoch.touched or guest.is_at(target):
@@ -662,7 +681,7 @@ class World:
         self._demand(not policy.is_paused, f"{name} is admitted although rollouts are paused")
         self._demand(not policy.is_blocked, f"{name} is admitted although a chart is missing")
         self._demand(policy.updates or guest.is_new, f"{name} is changed although updates are off")
-        self._demand(name not in kept.failed, f"{name} failed and is admitted again")
+        self._demand(not self._has_failed(name), f"{name} failed and is admitted again")
         unfit = guest.unfit_since if not self._is_fit(guest) else None
         self._demand(
             unfit is None or self.now - unfit < SLACK_SECONDS, f"{name} takes no part and is admitted"
@@ -694,15 +713,15 @@ class World:
             self._demand(
                 _name(after.stable) == _name(stable) or after.phase is Phase.COMPLETED, "stable changed"
             )
-            before = replace(after, failed=frozenset(), phase=Phase.PROGRESSING)
+            before = replace(after, failed={}, phase=Phase.PROGRESSING)
         retried = before.retried != after.retried
         if retried:
             self.epoch.retried = set(before.failed)
             for each in before.failed:
                 self.epoch.touched.pop(each, None)
         is_reset = retried or self.options.policy.is_all
-        self._demand(is_reset or before.failed <= after.failed, "a failure is forgotten")
-        for name in after.failed - before.failed:
+        self._demand(is_reset or before.failed.keys() <= after.failed.keys(), "a failure is forgotten")
+        for name in after.failed.keys() - before.failed.keys():
             self._check_failure(name)
         if before.phase is Phase.STOPPED and after.phase is not Phase.STOPPED:
             self._demand(is_reset, "a stopped rollout goes on by itself")
@@ -809,13 +828,15 @@ class World:
                 drifts or well <= lost, f"the rollout does not end: {well} succeeded, {lost} are lost"
             )
         if kept.phase is not Phase.STOPPED and policy.updates:
-            left = [each.name for each in free if each.is_sound(self.now) and not each.is_at(target)]
-            left = [each for each in left if each not in kept.failed]
+            fit = [
+                each for each in free if each.is_sound(self.now) or each.is_moved(target, _name(kept.stable))
+            ]
+            left = [each.name for each in fit if not each.is_at(target) and not self._has_failed(each.name)]
             self._demand(not left, f"{left} are ready and never got the target")
         for guest in free:
             if guest.is_new and kept.stable is not None and policy.has_stable:
                 self._demand(guest.name in kept.failed, f"{guest.name} got no stable target")
-            has_failed = guest.name in kept.failed and policy.goes_back and policy.updates
+            has_failed = self._has_failed(guest.name) and policy.goes_back and policy.updates
             self._demand(
                 not (has_failed and not policy.is_all and self._is_made_for(guest, target)),
                 f"{guest.name} failed and did not go back",

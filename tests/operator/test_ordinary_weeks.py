@@ -143,7 +143,7 @@ async def test_guest_clusters_that_are_migrated_in_a_second_wave_are_admitted_in
     for each in second:
         fleet.opt_in(each)
     await fleet.pass_time(2 * HOUR)
-    assert (rollout(fleet)["phase"], rollout(fleet)["failed"]) == ("Completed", [])
+    assert (rollout(fleet)["phase"], rollout(fleet)["failed"]) == ("Completed", {})
 
 
 async def test_harvesters_kube_vip_with_the_image_of_rancher_makes_room() -> None:

@@ -102,6 +102,66 @@ async def test_a_bad_override_stops_at_its_canary_and_is_rolled_back() -> None:
     assert interfaces(fleet) == ["eth1", "eth1", "eth1", "eth2", "enp1s0"]
     assert upgraded(fleet, since) <= {D, E}
     assert D in upgraded(fleet, since)
+    told = [text for _, reason, text in fleet.events(names.SETTINGS_CONFIG_MAP) if reason == "RolloutStopped"]
+    assert "no guest cluster of override kube-vip/east succeeded" in told[0]
+
+
+REST = """\
+- name: rest
+  clusterSelector: {matchExpressions: [{key: rack, operator: DoesNotExist}]}
+  values: {env: {vip_interface: enp1s0}}
+"""
+SAME = {
+    "another order": (BASE, entry("east", "eth2") + entry("west", "eth1")),
+    "another name": (
+        BASE,
+        (entry("west", "eth1") + entry("east", "eth2")).replace("- name: ", "- name: rack-"),
+    ),
+    "an entry in place of the base": (
+        BASE.replace("enp1s0", "none"),
+        entry("west", "eth1") + entry("east", "eth2") + REST,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+async def test_an_edit_that_gives_nobody_other_values_runs_no_helm(what: str) -> None:
+    fleet = await served()
+    since, (base, overrides) = len(fleet.helm.runs), SAME[what]
+    fleet.set_options(kubevipChartValues=base, kubevipChartValuesOverrides=overrides)
+    await fleet.pass_time(ROLLED_OUT)
+    assert upgraded(fleet, since) == set()
+    assert reasons(fleet)[-2:] == ["RolloutStarted", "RolloutCompleted"]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_an_entry_that_is_corrected_while_its_canary_runs_has_no_victim(*, is_deleted: bool) -> None:
+    """It is deleted, or it is again what it was before: then only its canary changes."""
+    fleet = await served()
+    fleet.helm.unready.add("no-such-nic")
+    since = len(fleet.helm.runs)
+    fleet.set_options(kubevipChartValuesOverrides=entry("west", "no-such-nic") + entry("east", "eth2"))
+    await fleet.pass_time(60)
+    [canary] = upgraded(fleet, since)
+    west = "" if is_deleted else entry("west", "eth1")
+    fleet.set_options(kubevipChartValuesOverrides=west + entry("east", "eth2"))
+    await fleet.pass_time(ROLLED_OUT)
+    assert interfaces(fleet) == ["enp1s0" if is_deleted else "eth1"] * 3 + ["eth2", "enp1s0"]
+    assert upgraded(fleet, since) == (set(WEST) if is_deleted else {canary})
+    assert reasons(fleet)[-1] == "RolloutCompleted"
+
+
+async def test_an_override_of_one_chart_leaves_the_release_of_the_other_as_it_is() -> None:
+    fleet = await served()
+    fleet.set_options(
+        kubevipCloudProviderChartValuesOverrides=entry("west", "eth1", "  chartVersion: 0.2.9\n")
+    )
+    await fleet.pass_time(ROLLED_OUT)
+    revisions = [
+        [record(fleet, each, release)["metadata"]["labels"]["version"] for each in fleet.guests]
+        for release in ("kube-vip", "kube-vip-cloud-provider")
+    ]
+    assert revisions == [["1"] * 5, ["2"] * 3 + ["1"] * 2]
 
 
 async def test_a_new_guest_cluster_gets_its_overrides_at_its_first_installation() -> None:
@@ -112,6 +172,22 @@ async def test_a_new_guest_cluster_gets_its_overrides_at_its_first_installation(
     await fleet.pass_time(60)
     assert interface(fleet, "c-m-new") == "eth2"
     assert record(fleet, "c-m-new")["metadata"]["labels"]["version"] == "1"
+
+
+async def test_a_label_that_is_corrected_reaches_a_guest_cluster_whose_first_installation_is_not_ready() -> (
+    None
+):
+    fleet = await served(entry("east", "eth2") + entry("nowhere", "no-such-nic"))
+    fleet.helm.unready.add("no-such-nic")
+    fleet.add_guest("c-m-new")
+    fleet.opt_in("c-m-new", rack="nowhere")
+    fleet.ask("c-m-new")
+    await fleet.pass_time(ROLLED_OUT)
+    assert interface(fleet, "c-m-new") == "no-such-nic"
+    fleet.opt_in("c-m-new", rack="east")
+    await fleet.pass_time(ROLLED_OUT)
+    assert interface(fleet, "c-m-new") == "eth2"
+    assert fleet.condition("c-m-new", "KubeVipReady") == ("True", "Ready")
 
 
 async def test_a_label_moves_one_guest_cluster() -> None:

@@ -129,6 +129,43 @@ def test_a_label_that_moves_a_guest_cluster_admits_it_alone(
     assert world.kept.phase is (Phase.STOPPED if is_bad else Phase.COMPLETED)
 
 
+@pytest.mark.parametrize("target", ["A|x1,y1", "B|x1,y1"])
+def test_a_label_that_is_corrected_reaches_a_guest_cluster_in_which_the_wrong_one_is_not_ready(
+    target: str,
+) -> None:
+    """Its first installation had the wrong label, or the wrong label came while a rollout had it under way."""
+    world = settled()
+    world.guests["d-000"] = ModelGuest(name="d-000", label="x", bad={"A+x1", "B+x1"})
+    world.run(HOUR)
+    assert not world.guests["d-000"].is_sound(world.now)
+    change(world, target)
+    world.run(30)
+    world.move("d-000", "y")
+    finish(world, Phase.COMPLETED)
+    assert world.guests["d-000"].is_sound(world.now)
+    assert world.at(target) == set(world.guests)
+
+
+@pytest.mark.parametrize("back_to", ["x", "y"])
+def test_a_guest_cluster_that_failed_with_another_label_loses_no_release(back_to: str) -> None:
+    """It moves from x to y, where it fails, and back; or it moves to x and back to y, where it fails now."""
+    world = settled()
+    name = min(names(world, back_to))
+    if back_to == "y":
+        world.move(name, "x")
+        world.run(HOUR)
+    world.guests[name].bad.add("A+y1")
+    world.move(name, "y")
+    world.run_until(Phase.STOPPED)
+    world.run(HOUR)
+    world.move(name, "x")
+    world.kill_leader()
+    world.run(HOUR)
+    world.check_end()
+    assert world.guests[name].is_at("A|x1,y1")
+    assert world.guests[name].is_sound(world.now)
+
+
 def test_labels_that_move_many_move_them_in_turn_and_a_failure_stops_it() -> None:
     world = settled(max_concurrency=Amount(2))
     moved = [f"c-{number:03}" for number in range(20, 30)]
@@ -141,6 +178,30 @@ def test_labels_that_move_many_move_them_in_turn_and_a_failure_stops_it() -> Non
     assert world.kept is not None
     assert world.kept.phase is Phase.STOPPED
     assert len({run[1] for run in world.helm_runs[began:]}) == 2
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+@pytest.mark.parametrize("max_failures", [0, 5])
+def test_an_override_that_none_has_when_its_rollout_ends_has_its_canary_later(
+    max_failures: int, *, is_back: bool
+) -> None:
+    """A rack comes back that was away, or labels move guest clusters to an entry that fitted nobody."""
+    world = settled(max_failures=Amount(max_failures), max_concurrency=Amount(20))
+    rack = names(world, "y") if is_back else {f"c-{number:03}" for number in range(20, 30)}
+    label = "y" if is_back else "z"
+    for guest in world.guests.values():
+        guest.bad.add(f"B+{label}2")
+        guest.is_reachable = not is_back or guest.name not in rack
+    change(world, "B|x2,y2,z2")
+    world.run_until(Phase.COMPLETED)
+    began = len(world.helm_runs)
+    for name in rack:
+        world.guests[name].is_reachable = True
+        world.move(name, label)
+    world.run_until(Phase.STOPPED)
+    world.run(HOUR)
+    world.check_end()
+    assert len({run[1] for run in world.helm_runs[began:]}) == 1
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])

@@ -56,6 +56,22 @@ async def test_a_guest_cluster_that_does_not_answer_delays_new_addresses_by_a_mi
     assert fleet.addresses(C) == [X]
 
 
+async def test_at_a_slow_pace_each_guest_cluster_is_read_once_before_the_gate_opens() -> None:
+    """All visits wait for the turns of their requests at once, for longer than the requests of a visit may take."""
+    guest_ids = [f"c-m-{number}" for number in range(60)]
+    fleet = build(*guest_ids)
+    fleet.set_options(guestRequestsPerSecond="4")
+    fleet.ask(guest_ids[0])
+    await fleet.start(seconds=0)
+    while not fleet.addresses(guest_ids[0]):
+        await fleet.pass_time(1)
+    assert sum(each.asked for each in fleet.guests.values()) <= 4 * (len(guest_ids) + 2)
+    await fleet.pass_time(120)
+    first, *others = fleet.guests.values()
+    assert {each.asked for each in others} == {8}
+    assert first.addresses == {X}
+
+
 async def test_a_failed_reading_is_repeated_before_the_gate_opens() -> None:
     fleet = build(B, C)
     fleet.guests[B].add_service(X)

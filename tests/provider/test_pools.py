@@ -194,6 +194,16 @@ async def test_a_running_service_whose_pool_was_replaced_keeps_its_address_and_i
     assert cluster.addresses() == "10.9.0.1"
 
 
+async def test_a_key_that_cannot_be_read_makes_no_address_one_outside_of_all_pools() -> None:
+    cluster = ServiceCluster({"cidr-global": "10.0.0.0/24"})
+    cluster.add()
+    await cluster.start()
+    cluster.set_keys({"cidr-global": "10.0.0.0/33"})
+    await cluster.settle()
+    assert "KeyInvalid" in cluster.reasons("kubevip")
+    assert "AddressOutsidePools" not in cluster.reasons("web")
+
+
 async def test_a_config_map_is_created_only_if_a_service_asks_for_an_address() -> None:
     cluster = ServiceCluster()
     cluster.add("static", a="192.0.2.1")

@@ -172,6 +172,9 @@ async def test_a_retry_acts_once_for_the_target_that_it_names() -> None:
     fleet.set_options(kubevipChartValues=values("v2"))
     await until(fleet, "Stopped")
     name = target(fleet)
+    [said] = [message for _, reason, message in fleet.events() if reason == "RolloutStopped"]
+    assert "run fipop rollout retry." in said
+    assert f"{names.ANNOTATION_ROLLOUT}: retry/{name}." in said
     fleet.annotate(CONFIG, {names.ANNOTATION_ROLLOUT: "retry/0123456789ab"})
     await fleet.pass_time(30)
     assert rollout(fleet)["phase"] == "Stopped"
@@ -265,6 +268,29 @@ async def test_an_empty_version_is_looked_up_again_only_for_another_chart() -> N
     await until_another(fleet)
     assert '"1.0.0"' in fleet.memory.objects[KEPT]["data"]["target"]
     assert '"2.0.0"' not in fleet.memory.objects[KEPT]["data"]["target"]
+
+
+def refs(source: str) -> dict[str, str]:
+    """Return the options that have both charts from a source."""
+    return {
+        "kubevipChartRef": f"oci://{source}.example/kube-vip",
+        "kubevipCloudProviderChartRef": f"oci://{source}.example/kube-vip-cloud-provider",
+    }
+
+
+async def test_charts_that_move_to_another_source_need_the_former_one_no_more() -> None:
+    fleet = await settled(*IDS[:2], **refs("former"))
+    runs = number_of_runs(fleet)
+    fleet.set_options(**refs("other"))
+    await fleet.pass_time(60)
+    fleet.helm.gone.update(refs("former").values())
+    await fleet.restart(leader_election=False)
+    fleet.add_guest(IDS[2])
+    fleet.opt_in(IDS[2])
+    fleet.ask(IDS[2])
+    await fleet.pass_time(120)
+    assert tags(fleet) == ["v1"] * 3
+    assert number_of_runs(fleet) == runs + 2
 
 
 async def test_with_type_all_every_guest_cluster_gets_it_at_its_next_visit() -> None:

@@ -220,7 +220,7 @@ def find_helm(given: str | None = None) -> str:
     """Return the absolute path of the helm program: the given one, else that on PATH. Raises StartError."""
     path = shutil.which(given or "helm")
     if path is None:
-        where = "cannot be run" if given else "is not on PATH. Install it, or name it with --helm"
+        where = f"{'cannot be run' if given else 'is not on PATH'}. Install it, or name it with --helm"
         raise StartError(what=f"helm program {given or 'helm'}", problem=where)
     return str(Path(path).resolve())
 

@@ -115,7 +115,8 @@ def describe_misfits(cache: ClusterCache, guest: Guest, nearest: Sequence[Floati
         f'Range "{each.name}" {describe_misfit(each, guest)}.'
         for each in (nearest or by_harvester)[:MOST_NAMED]
     ]
-    return " ".join([f'No range serves guest cluster "{guest.cluster_name}".', *(named or ["Create one."])])
+    remedy = "Create one, or correct one of these." if named else "Create one."
+    return " ".join([f'No range serves guest cluster "{guest.cluster_name}".', *named, remedy])
 
 
 def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | None:
@@ -128,7 +129,10 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
     if not any((*restricts, spec.max_per_guest, spec.per_guest)):
         return None
     if guest is None:
-        message = f'Range "{found.name}" serves only guest clusters, and this namespace belongs to none.'
+        message = (
+            f'Range "{found.name}" serves only guest clusters, and this namespace belongs to none. Create the '
+            "FloatingIP in the namespace of a guest cluster."
+        )
         return Blocker(reason="GuestNotFound", message=message)
     if is_allowed(found, guest) and (not spec.restrict_to_matching or would_be_chosen(found, guest)):
         return None

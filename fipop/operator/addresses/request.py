@@ -145,7 +145,8 @@ def describe_namer(floating_ip: FloatingIP, address: Address) -> Blocker:
 def describe_stranger(namespace: str) -> Blocker:
     """Return the blocker for a floating IP outside the namespaces of guest clusters."""
     message = (
-        f'Namespace "{namespace}" belongs to no guest cluster: no Cluster names it in status.clusterName.'
+        f'Namespace "{namespace}" belongs to no guest cluster: no Cluster names it in status.clusterName. Create the '
+        "FloatingIP in the namespace of a guest cluster."
     )
     return Blocker(reason="GuestNotFound", message=message)
 

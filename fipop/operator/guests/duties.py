@@ -24,6 +24,7 @@ from fipop.state.cache import ClusterCache
 from fipop.state.claims import address_of, read_addresses, slots_named_by
 from fipop.state.guests import GuestDirectory, GuestState
 from fipop.state.ledger import BY_OWNER_NAMESPACE
+from fipop.state.visits import VisitRecord
 
 BARE_SECONDS = 600.0
 """How long a guest cluster without a floating IP keeps the keys of fipop."""
@@ -141,25 +142,24 @@ def find_members(
         guest, record = state.guest, state.visits
         if guest is None or not _is_opted_in(guest, settings):
             continue
-        own = target.for_guest(guest.cluster)
+        own, own_stable = record.choose_targets(guest.cluster, target, stable)
         member = Member(
             visited_at=record.visited_at,
             is_open=guest.provisioned and _is_served(guests.cache, guest),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
             began_at=record.began_at if record.began_target == own.name else None,
         )
-        own_stable = stable.for_guest(guest.cluster) if stable is not None else None
         found[guest_id] = member.see(record.releases, own, own_stable)
     return found
 
 
-def choose_wish(duty: Duty, observed: Observed, rollout: RolloutController) -> Wish:
+def choose_wish(duty: Duty, record: VisitRecord, observed: Observed, rollout: RolloutController) -> Wish:
     """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
     if duty.removes:
         return Wish(remove=True, may_change=is_back(observed.daemon_sets))
     if not duty.keeps:
         return Wish()
-    return rollout.wish(duty.guest, observed.releases)
+    return rollout.wish(duty.guest, record, observed.releases)
 
 
 def choose_namespace(duty: Duty, observed: Observed | None, written: str | None) -> str | None:

@@ -128,7 +128,9 @@ class VisitController:
         if self.gate.is_open:
             duty = find_duty(self.guests.cache, state, self.configuration.settings)
         if duty is None:
-            return RetryAfter(self._next(await self._read(state, guest_id)))
+            # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
+            is_read = not self.gate.is_open and not self.gate.waits_for(guest_id)
+            return RetryAfter(self._next(None if is_read else await self._read(state, guest_id)))
         try:
             observation, seconds = await self._visit(state, duty)
         except (ApiError, GuestError) as error:
@@ -200,7 +202,7 @@ class VisitController:
                     await self._park(duty, client, observed)
         wish, steps = Wish(), ()  # type: tuple[Wish, tuple[Step, ...]]
         if observed is not None:
-            wish = choose_wish(duty, observed, self.rollout)
+            wish = choose_wish(duty, state.visits, observed, self.rollout)
             steps = plan_releases(observed.releases, wish)
         self._enqueue_helm(state, duty, steps, wish)
         if written.outcome is Outcome.FAILED and not guest.provisioned and self._is_provisioning(guest):

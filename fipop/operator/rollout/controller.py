@@ -44,6 +44,7 @@ from fipop.rancher.matching import Guest
 from fipop.settings.options import Settings
 from fipop.settings.overrides import Override
 from fipop.settings.values import FailureStrategy, RolloutType
+from fipop.state.visits import VisitRecord
 
 logger = logging.getLogger(__name__)
 
@@ -114,15 +115,14 @@ class RolloutController:
         """Return whether a guest cluster has to succeed now, so that its pods matter."""
         return guest_id in self.progress.admitted
 
-    def wish(self, guest: Guest, releases: tuple[Release, ...]) -> Wish:
+    def wish(self, guest: Guest, record: VisitRecord, releases: tuple[Release, ...]) -> Wish:
         """Return what the releases of a guest cluster should be, as they are seen now."""
         unknown = self.configuration.settings.unknown_release_options
         if unknown or not self._is_loaded:
             return Wish(reason="OptionUnknown" if unknown else "RolloutUnreadable")
         if self.rollout is None:
             return Wish(reason="RolloutPending")
-        target, stable = self.rollout.target.for_guest(guest.cluster), self.rollout.stable
-        stable = stable.for_guest(guest.cluster) if stable is not None else None
+        target, stable = record.choose_targets(guest.cluster, self.rollout.target, self.rollout.stable)
         own = replace(self.rollout, target=target, stable=stable)
         member = self._members.get(guest.id, Member()).see(releases, target, stable)
         wish = choose_wish(guest.id, member, own, self.progress, self._build_policy())
@@ -148,9 +148,13 @@ class RolloutController:
                 self._note_problem(error)
                 return
             target, orders, problem = rollout.target, rollout.orders, error
-        members = self._find_members(target, rollout.stable if rollout is not None else None)
         if rollout is None or rollout.target.name != target.name:
             rollout, progress = begin(rollout, target), Progress(since=self.now())
+        elif rollout.target.charts != target.charts:
+            # The same archives, from another source.
+            stable = target if rollout.is_stable else rollout.stable
+            rollout = replace(rollout, target=target, stable=stable)
+        members = self._find_members(rollout.target, rollout.stable)
         rollout, progress = self._retry(replace(rollout, orders=orders), members, progress)
         self._has_stable = (
             rollout.stable is None or await self._find_problem(rollout.stable, settings) is None
@@ -159,7 +163,7 @@ class RolloutController:
         decided = advance(rollout, members, progress, policy, self.now())
         if decided[1].admitted and problem is None:
             # Who is admitted does not wait for an archive, and is not late for it.
-            problem = await self._find_problem(target, settings)
+            problem = await self._find_problem(rollout.target, settings)
             policy = self._build_policy(problem)
             decided = advance(rollout, members, progress, policy, self.now())
         self._note_problem(problem)
@@ -179,11 +183,11 @@ class RolloutController:
         kept = (rollout.target, rollout.stable)
         self.charts.keep_only(chart for one in kept if one is not None for chart in one.archives)
         changed: set[str] = set(admitted ^ progress.admitted)
-        if before is None or (before.target, before.phase) != (rollout.target, rollout.phase):
+        if before is None or (before.target.name, before.phase) != (rollout.target.name, rollout.phase):
             self._report(before, rollout)
             changed = set(members)
         elif before.failed != rollout.failed:
-            changed |= before.failed ^ rollout.failed
+            changed |= before.failed.keys() ^ rollout.failed.keys()
         self.queues.add(*map(request_routine_visit, sorted(changed)))
 
     # What the options ask for
@@ -304,8 +308,8 @@ class RolloutController:
             self._tell("RolloutStarted", f"The rollout of {what} began.")
         if rollout.phase is Phase.STOPPED:
             advice = (
-                "Correct the options, or repair the guest clusters and set annotation "
-                f"{names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
+                "Correct the options, or repair the guest clusters and run fipop rollout retry. Without the command "
+                f"line, set annotation {names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
             )
             self._tell(
                 "RolloutStopped",
@@ -349,13 +353,15 @@ class RolloutController:
 
 
 def describe_change(rollout: Rollout) -> str:
-    """Return the versions of the charts of a target, with those of the stable one if they differ."""
+    """Return the versions of the charts of a target, and how it differs from the stable one."""
+    target, stable = rollout.target, rollout.stable or rollout.target
     found = []
-    for role, chart in rollout.target.charts.items():
-        stable = rollout.stable.charts[role].version if rollout.stable is not None else chart.version
-        former = f"{stable} → " if stable != chart.version else ""
+    for role, chart in target.charts.items():
+        version = stable.charts[role].version
+        former = f"{version} → " if version != chart.version else ""
         found.append(f"{role.value} {former}{chart.version}")
-    return ", ".join(found)
+    differs = stable.name != target.name and stable.charts == target.charts
+    return ", ".join(found) + (" with other values" if differs else "")
 
 
 def render_rollout(rollout: Rollout, counts: Mapping[str, int]) -> dict[str, str]:
@@ -365,7 +371,7 @@ def render_rollout(rollout: Rollout, counts: Mapping[str, int]) -> dict[str, str
         "stable": rollout.stable.name if rollout.stable is not None else "",
         "phase": rollout.phase.value,
         "reason": rollout.reason,
-        "failed": sorted(rollout.failed),
+        "failed": rollout.failed,
         "unproven": rollout.unproven,
         "takesUnready": rollout.takes_unready,
         "retried": rollout.retried,
@@ -392,7 +398,7 @@ def parse_rollout(data: Mapping[str, str]) -> Rollout | None:
                 stable=parse_target(data.get("stable", "")),
                 phase=Phase(facts["phase"]),
                 reason=str(facts["reason"]),
-                failed=frozenset(map(str, facts["failed"])),
+                failed={str(guest_id): str(name) for guest_id, name in facts["failed"].items()},
                 unproven=tuple(map(str, facts["unproven"])),
                 takes_unready=facts["takesUnready"] is True,
                 retried=str(facts["retried"]),

@@ -16,7 +16,7 @@ from fipop.guest.releases import Release, Status
 from fipop.settings.values import Amount
 
 _NAMED = 5
-"""The most guest clusters that the reason of a stop names."""
+"""The most guest clusters, and the most overrides, that the reason of a stop names."""
 VERDICT_SECONDS = 120.0
 """How long after a deadline the verdict can take: a visit, a write, a change of leaders in between."""
 _REMEMBERED = 10
@@ -41,8 +41,8 @@ class Rollout:
     phase: Phase = Phase.PROGRESSING
     reason: str = ""
     """Why it stopped, for people."""
-    failed: frozenset[str] = frozenset()
-    """The guest clusters in which the target failed: going back removes the evidence."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """The guest clusters in which the target failed, with their own target then: going back removes the evidence."""
     unproven: tuple[str, ...] = ()
     """The names of former targets that were never completed. What is not ready with one of them can be its fault."""
     takes_unready: bool = False
@@ -108,10 +108,13 @@ class Member:
     """The name of its own target, which changes with its labels."""
     is_at_stable: bool = False
     """Whether both releases are at the stable target."""
+    is_moved: bool = False
+    """Whether a release was made for one of the two targets, and its labels have chosen other overrides since."""
     is_unchanged: bool = False
     """Whether the stable target has the same for it: then the target is proven there."""
     entries: frozenset[str] = frozenset()
-    """The overrides that it gets with one of the two targets, and not with the other one."""
+    """The overrides that it gets with one of the two targets, and not with the other one. All, if the target is the
+    stable one: labels, and guest clusters that come back, bring some with which none has succeeded."""
 
     def see(self, releases: tuple[Release, ...], target: Target, stable: Target | None) -> Member:
         """Return the same guest cluster with its releases; none if it could not be reached.
@@ -122,7 +125,11 @@ class Member:
         is_whole = len(there) == len(releases) > 0 and all(each.status is Status.DEPLOYED for each in there)
         is_at_target = is_whole and all(each.is_at(target) for each in there)
         is_unchanged = stable is not None and stable.digests == target.digests
-        former = stable.entries if stable is not None else frozenset()
+        names = {target.name, stable.name} if stable is not None else {target.name}
+        others = {each.made_for for each in there} - names
+        entries = target.entries
+        if stable is not None and stable.name != target.name:
+            entries = frozenset() if is_unchanged else target.entries ^ stable.entries
         # The older one is the start of helm. Nothing was made for a target that both releases were at before.
         ages = [each.age_seconds for each in there if each.made_for == target.name]
         if is_at_target and not ages:
@@ -139,14 +146,15 @@ class Member:
             is_free=all(each.is_free for each in releases),
             is_new=bool(releases) and not there,
             is_sound=bool(releases) and not any(each.problem for each in there),
-            made_for=frozenset(each.made_for.partition(".")[0] for each in there),
+            made_for=frozenset(_base(each.made_for) for each in there),
             is_at_target=is_at_target,
             began_at=min(starts, default=None),
             ready_seconds=min(soaks, default=None) if is_at_target else None,
             target=target.name,
             is_at_stable=is_whole and all(each.is_at(stable) for each in there),
+            is_moved=not {_base(each) for each in others}.isdisjoint(map(_base, names)),
             is_unchanged=is_unchanged,
-            entries=frozenset() if is_unchanged else target.entries ^ former,
+            entries=entries,
         )
 
 
@@ -196,7 +204,7 @@ def retry(
     """Let the guest clusters in which the target failed take part again. Those that have it get another deadline."""
     again = {each: now for each in rollout.failed if each in fleet and fleet[each].began_at is not None}
     others = {each: since for each, since in progress.began.items() if each not in rollout.failed}
-    rollout = replace(rollout, phase=Phase.PROGRESSING, reason="", failed=frozenset())
+    rollout = replace(rollout, phase=Phase.PROGRESSING, reason="", failed={})
     return rollout, replace(progress, began={**others, **again})
 
 
@@ -206,7 +214,7 @@ def advance(
     """Take in what is seen of the fleet, and return how the rollout goes on."""
     progress = _forget_moved(progress, fleet)
     if policy.is_all:
-        rollout = replace(rollout, phase=_unstopped(rollout), reason="", failed=frozenset())
+        rollout = replace(rollout, phase=_unstopped(rollout), reason="", failed={})
     began = _find_starts(rollout, fleet, progress, policy, now)
     progress = replace(progress, began=began)
     # Where the target changes something; everywhere if it changes nothing.
@@ -219,7 +227,7 @@ def advance(
     if any(each.is_open and each.visited_at is None for each in fleet.values()):
         # How many succeeded is not known yet, so neither is how many failures are too many.
         return rollout, progress
-    failed = rollout.failed.union(_those(standings, Standing.FAILED))
+    failed = {**rollout.failed, **{each: fleet[each].target for each in _those(standings, Standing.FAILED)}}
     proven = succeeded.intersection(affected)
     canaries = max(1, policy.canaries.of(len(fleet)))
     tested = _find_entries(fleet, proven)
@@ -227,7 +235,8 @@ def advance(
     if len(proven) >= canaries and tested >= _find_entries(fleet, (*pending, *under_way, *failed)):
         tolerated = policy.max_failures.of(len(proven) + len(failed) + len(under_way))
     if failed != rollout.failed and len(failed) > tolerated and rollout.phase is not Phase.STOPPED:
-        reason = _describe_failures(failed, len(affected), len(proven))
+        untested = _find_entries(fleet, failed) - tested
+        reason = _describe_failures(failed, len(affected), len(proven), untested)
         rollout = replace(rollout, phase=Phase.STOPPED, reason=reason)
     rollout = replace(rollout, failed=failed)
     if rollout.phase is Phase.STOPPED or policy.is_paused or policy.is_blocked:
@@ -252,7 +261,7 @@ def advance(
 
 def judge(guest_id: str, member: Member, rollout: Rollout, progress: Progress, policy: Policy) -> Standing:
     """Return where a guest cluster stands. What succeeded or failed once stays so."""
-    if guest_id in rollout.failed:
+    if rollout.failed.get(guest_id) == member.target:
         return Standing.FAILED
     if guest_id in progress.succeeded:
         return Standing.SUCCEEDED
@@ -288,7 +297,8 @@ def takes_part(member: Member, rollout: Rollout, policy: Policy) -> bool:
         # It gets the stable target first, if there is one.
         has_stable = rollout.stable is not None and policy.has_stable
         return not (has_stable and (policy.updates or member.is_unchanged))
-    may_be_unready = rollout.takes_unready or policy.is_all or is_at_fault(member, rollout)
+    # What its former labels chose can be the fault, too.
+    may_be_unready = rollout.takes_unready or policy.is_all or member.is_moved or is_at_fault(member, rollout)
     return policy.updates and (member.is_sound or may_be_unready)
 
 
@@ -306,7 +316,7 @@ def choose_wish(guest_id: str, member: Member, rollout: Rollout, progress: Progr
     target, stable = rollout.target, rollout.stable if policy.has_stable else None
     is_begun = member.began_at is not None or member.is_at_target
     is_admitted = guest_id in progress.admitted and (is_begun or takes_part(member, rollout, policy))
-    has_failed = guest_id in rollout.failed
+    has_failed = rollout.failed.get(guest_id) == member.target
     is_all = policy.is_all and not policy.is_paused
     if not has_failed and (is_all or is_admitted or guest_id in progress.succeeded):
         return Wish(
@@ -322,7 +332,13 @@ def choose_wish(guest_id: str, member: Member, rollout: Rollout, progress: Progr
             return Wish(reason=reason, awaited=target)
         if is_hurt or (stable is not None and not member.is_unchanged):
             return Wish(target=stable, may_change=True, reason="RolledBack", awaited=target)
-        return Wish(leaves=target, may_change=True, reason="RolledBack", awaited=target)
+        return Wish(
+            leaves=target,
+            keeps_first=member.is_unchanged,
+            may_change=True,
+            reason="RolledBack",
+            awaited=target,
+        )
     if is_begun:
         stable = target  # what this leader has not judged yet stays
     elif member.is_new and not (member.is_free and _gets_stable(member, rollout, policy)):
@@ -409,14 +425,22 @@ def _unstopped(rollout: Rollout) -> Phase:
     return Phase.PROGRESSING if rollout.phase is Phase.STOPPED else rollout.phase
 
 
+def _base(name: str) -> str:
+    """Return the name of the target that the target of a guest cluster is part of."""
+    return name.partition(".")[0]
+
+
 def _those(standings: Mapping[str, Standing], wanted: Standing) -> list[str]:
     return [each for each, standing in standings.items() if standing is wanted]
 
 
-def _describe_failures(failed: Iterable[str], size: int, succeeded: int) -> str:
-    names = sorted(failed)
+def _describe_failures(failed: Iterable[str], size: int, succeeded: int, untested: Iterable[str]) -> str:
+    names, entries = sorted(failed), sorted({each.rpartition("/")[0] for each in untested})
+    where = f"{len(names)} of {size} guest clusters ({_list(names)})"
+    of_entries = f"; no guest cluster of override {_list(entries)} succeeded" if entries else ""
+    return f"the target failed in {where} and succeeded in {succeeded}{of_entries}"
+
+
+def _list(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return (
-        f"the target failed in {len(names)} of {size} guest clusters ({', '.join(names[:_NAMED])}{more}) "
-        f"and succeeded in {succeeded}"
-    )
+    return f"{', '.join(names[:_NAMED])}{more}"

@@ -87,13 +87,14 @@ async def ends(*arguments: str | Path) -> str:
 async def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, content: str) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(content)
-    assert await ends("--kubeconfig", path) == f'kubeconfig "{path}" cannot be used'
+    said = f'kubeconfig "{path}" cannot be used. kubectl version --kubeconfig {path} shows why'
+    assert await ends("--kubeconfig", path) == said
 
 
 async def test_a_kubeconfig_that_asks_for_what_is_refused_is_told(tmp_path: Path) -> None:
     user = {"token": "s3cret", "as": "admin"}
     path = write_kubeconfig(tmp_path, cluster={"server": "https://127.0.0.1:1"}, user=user)
-    expected = "impersonation (as, as-groups) in a kubeconfig is not supported"
+    expected = "impersonation (as, as-groups) in a kubeconfig is not supported. Use a credential of that user"
     assert await ends("--kubeconfig", path) == expected
 
 
@@ -107,7 +108,7 @@ async def test_a_helm_that_is_missing_is_told(kubeconfig: Path) -> None:
     expected = "helm program helm is not on PATH. Install it, or name it with --helm"
     assert await ends("--kubeconfig", kubeconfig) == expected
     named = await ends("--kubeconfig", kubeconfig, "--helm", "/nowhere/helm")
-    assert named == "helm program /nowhere/helm cannot be run"
+    assert named == "helm program /nowhere/helm cannot be run. Install it, or name it with --helm"
 
 
 async def test_a_folder_whose_files_cannot_be_read_is_told(

@@ -15,11 +15,11 @@ from fipop.kube.client import KubeClient
 from fipop.operator.rollout.controller import render_rollout
 from fipop.operator.rollout.plan import Phase, Rollout
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link
-from tests.harness.releases import OTHER, TARGET
+from tests.harness.releases import OTHER, TARGET, target
 
 CONFIG, KEPT = (("configmaps", "kube-fip", name) for name in ("kube-fip-config", "fipop-rollout"))
 STOPPED = Rollout(
-    target=TARGET, stable=OTHER, phase=Phase.STOPPED, reason="too bad", failed=frozenset({"c-m-1"})
+    target=TARGET, stable=OTHER, phase=Phase.STOPPED, reason="too bad", failed={"c-m-1": TARGET.name}
 )
 ANNOTATION = "kubefip.k8s.binbash.org/rollout"
 RETRY = f"retry/{TARGET.name}"
@@ -83,10 +83,24 @@ def option(link: Link) -> object:
 def test_status_shows_charts_counts_and_whoever_failed_and_a_stop_is_1(run: Callable[..., Any]) -> None:
     result = run("status")
     assert result.exit_code == 1
-    for shown in ("kube-vip 2.0.0 → 1.0.0", "Stopped", "c-m-1", "too bad", "succeeded"):
+    for shown in (
+        "kube-vip 2.0.0 → 1.0.0",
+        "Stopped",
+        "c-m-1",
+        "too bad",
+        "succeeded",
+        "fipop rollout retry",
+    ):
         assert shown in result.stdout
     found = json.loads(run("status", "-o", "json").stdout)
     assert (found["failed"], found["guests"]) == (["c-m-1"], {"succeeded": 2, "failed": 1})
+
+
+def test_a_change_of_values_alone_does_not_look_like_the_stable_target(
+    run: Callable[..., Any], link: Link
+) -> None:
+    show(link, Rollout(target=TARGET, stable=target(tag="v2")))
+    assert "kube-vip-cloud-provider 1.0.0 with other values, Progressing" in run("status").stdout
 
 
 def test_pause_and_resume_set_the_option_alone(run: Callable[..., Any], link: Link) -> None:

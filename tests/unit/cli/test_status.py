@@ -76,7 +76,6 @@ def test_of_one_guest_only_what_is_wrong_there_counts(run: Callable[..., Any]) -
     assert run("-n", "c-m-1", found=(WELL,)).exit_code == 0
     strange = run("-n", "c-m-typo", found=(WELL,))
     assert (strange.exit_code, "NotFound" in strange.stdout) == (1, True)
-    assert run("-n", "c-m-1", "-A").exit_code == 2
 
 
 def test_what_could_not_be_read_is_4(run: Callable[..., Any]) -> None:

@@ -102,7 +102,9 @@ def test_a_manifest_that_changes_nothing_says_so(run: Callable[..., Result], tmp
     ("text", "said"),
     [
         (OVERRIDES.replace("[second]", "[]"), 'entry "second", line 2'),
-        ("a: &a [*a]", "must not have a YAML alias"),
+        (OVERRIDES.replace("pullPolicy", "repository"), 'entry "second", line 4: values must keep the'),
+        ("- &a [*a]", "must not have a YAML alias (line 1)"),
+        (OVERRIDES + "x" * 256 * 1024, "must have at most 65536 bytes"),
     ],
 )
 def test_a_manifest_that_would_not_be_taken_is_refused(
@@ -120,8 +122,14 @@ def test_what_cannot_be_shown_is_said(run: Callable[..., Result], tmp_path: Path
     result = run("first", found=forbidden)
     assert (result.exit_code, "missing right" in result.stderr) == (4, True)
     bad = tmp_path / "bad.yaml"
-    bad.write_text("[")
-    assert run("--diff", str(bad)).exit_code == 1
+    for text, said in (
+        ("[", "must be YAML (line 2, column 1)"),
+        ("kind: List\n", "must be a manifest of ConfigMap kube-fip-config"),
+        ("data: {kubevipChartValuesOverrides: [{name: a}]}", "a text as data.kubevipChartValuesOverrides"),
+    ):
+        bad.write_text(text)
+        refused = run("--diff", str(bad))
+        assert (refused.exit_code, said in refused.stderr) == (1, True), refused.stderr
 
 
 def test_an_override_that_fits_nobody_is_a_finding() -> None:

@@ -16,6 +16,7 @@ from fipop.guest.helm.charts import (
 )
 from fipop.rancher.objects import ProvisioningCluster, parse_provisioning_cluster
 from fipop.settings.options import DEFAULTS, Settings, parse_settings
+from fipop.state.visits import VisitRecord
 from tests.harness.steps import count_steps
 
 RACKS = """\
@@ -151,7 +152,19 @@ def test_fifty_entries_are_kept_in_64_kib(fifty: Target) -> None:
     assert json.loads(render_target(fifty))["kube-vip-cloud-provider"][4:] == []
 
 
-def test_fifty_entries_cost_a_visit_little(fifty: Target) -> None:
-    clusters = [cluster(f"guest-{number}", rack=f"rack-{number % 60}") for number in range(2000)]
-    assert len({fifty.for_guest(each).name for each in clusters}) == 51
-    assert count_steps(lambda: [fifty.for_guest(each) for each in clusters]) / len(clusters) < 2000
+def test_entries_are_chosen_again_only_if_the_guest_cluster_or_the_target_changes(fifty: Target) -> None:
+    clusters = [cluster(f"guest-{number}", rack=f"rack-{number % 60}") for number in range(100)]
+    records = [VisitRecord() for _ in clusters]
+
+    def choose(target: Target) -> list[Target]:
+        return [
+            record.choose_targets(each, target, None)[0]
+            for record, each in zip(records, clusters, strict=True)
+        ]
+
+    assert len({each.name for each in choose(fifty)}) == 51
+    assert count_steps(lambda: choose(fifty)) / len(clusters) < 10
+    clusters[0] = cluster("guest-0", rack="rack-1")
+    assert choose(fifty)[0] is choose(fifty)[1]
+    other = overridden(RACKS.format(name="rack-0", asn=0))
+    assert [each.part_of for each in choose(other)] == [other.name] * 100

@@ -79,6 +79,22 @@ def test_a_rollout_shows_its_charts_and_where_guest_clusters_stand() -> None:
     assert json.loads(to_json(report_status(snapshot())))["rollout"] is None
 
 
+def test_each_guest_cluster_counts_once_for_the_versions_that_it_runs() -> None:
+    """A floating IP that was refused shows no releases, whatever its name is."""
+    release = {"role": "kube-vip", "namespace": "kube-system", "name": "kube-vip", "version": "0.11.0"}
+    guest = {"id": "c-m-1", "cluster": "demo", "releases": [{**release, "status": "deployed", "revision": 1}]}
+    shown, bare = {"guest": guest}, {"guest": {**guest, "releases": []}}
+    found = snapshot(
+        floating_ips=[
+            build_floating_ip("first", status=bare),
+            build_floating_ip("second", status=shown),
+            build_floating_ip("third", status=shown),
+            build_floating_ip("zero"),
+        ]
+    )
+    assert report_status(found).count_versions() == {"kube-vip": {"0.11.0": 1}}
+
+
 def count_report_steps(floating_ips: int) -> int:
     fields = [(f"10.10.{number // 250}.{number % 250 + 1}", f"f{number}") for number in range(floating_ips)]
     found = snapshot(

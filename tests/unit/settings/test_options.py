@@ -428,6 +428,9 @@ def test_the_data_of_settings_gives_the_same_settings_again() -> None:
         assert parse_settings(data, DEFAULTS) == (each, ())
 
 
+IN_OVERRIDE = "- name: rack-a\n  clusters: [one]\n  values: {{{}}}\n"
+
+
 def cloud_provider_image(tag: str, namespace: str) -> Settings:
     settings, bad = parse_settings(
         {"kubevipCloudProviderChartValues": f"image: {{tag: {tag}}}", "kubevipNamespace": namespace}, DEFAULTS
@@ -450,6 +453,20 @@ def test_a_cloud_provider_that_reads_only_kube_system_is_warned_of_elsewhere() -
 )
 def test_kube_vip_versions_that_lose_addresses_are_warned_of(tag: str, warned: bool) -> None:
     assert bool(warnings(taken("kubevipChartValues", f"image: {{tag: {tag}}}"))) is warned
+
+
+def test_what_an_override_sets_is_warned_of_like_what_all_get() -> None:
+    found = taken("kubevipChartValuesOverrides", IN_OVERRIDE.format("image: {tag: v1.0.1}"))
+    assert warnings(found) == ('override "rack-a": kube-vip v1.0.1 loses addresses. Use v1.2.3 or newer',)
+    for values, said in (
+        ("image: {tag: v0.0.8}", "it reads default only"),
+        ("cm: {data: {cidr-global: 10.0.0.1/32}}", "no program reads"),
+    ):
+        found = taken("kubevipCloudProviderChartValuesOverrides", IN_OVERRIDE.format(values))
+        [warning] = warnings(found)
+        assert warning.startswith('override "rack-a": ')
+        assert said in warning
+    assert warnings(taken("kubevipChartValuesOverrides", IN_OVERRIDE.format("image: {tag: v1.2.3}"))) == ()
 
 
 def test_a_config_map_of_the_chart_that_nobody_reads_is_warned_of() -> None:

@@ -57,8 +57,8 @@ def test_an_entry_fits_if_all_that_it_names_fits(
 WRONG = {
     "a: 1": "must be a YAML list",
     "5": "must be a YAML list",
-    "- &a [*a]": "must not have a YAML alias",
-    "- name: a\n  values: {a: " + "x" * 256 * 1024 + "}": "is longer than 65536 bytes",
+    "- name: a\n  values: &a [*a]": "must not have a YAML alias (line 2)",
+    "- name: a\n  values: {a: " + "x" * 256 * 1024 + "}": "must have at most 65536 bytes",
     "- name: [": "must be YAML (line 2, column 1)",
     "- one": "must have only valid entries: entry 1, line 1: must be a mapping",
     "- clusters: [alpha]": "must have only valid entries: entry 1, line 1: name must be set",
@@ -69,15 +69,23 @@ WRONG = {
 }
 WRONG_LINES = {
     "workspaces: []": "line 5: workspaces must be a list of names, and must not be empty",
-    "cluster: beta": "line 5: cluster is no field of an entry",
+    "cluster: beta": "line 5: cluster is not a known field",
     "values: 1": "line 5: values must be a mapping",
-    "values: {image: }": "line 3: values.image must not be emptied",
-    "values: {image: {repository: }}": "line 3: values.image must not be emptied",
+    "values: {image: }": "line 5: values must keep the repository of the image",
+    "values: {image: {repository: }}": "line 5: values must keep the repository of the image",
+    "values: {image: kube-vip}": "line 5: values must keep the repository of the image",
     "chartVersion: v1": (
         "line 5: chartVersion must be a whole version such as 0.9.9, or empty for the newest"
     ),
     "chartDigest: sha256:" + "a" * 64: "line 3: must have a chartVersion beside chartDigest",
     "clusterSelector: rack": "line 5: clusterSelector must be a mapping",
+    "clusterSelector:\n    matchExpressions: {rack: a}": (
+        "line 6: clusterSelector.matchExpressions must be a list"
+    ),
+    "clusterSelector:\n    matchExpressions:\n    - rack": (
+        "line 7: clusterSelector.matchExpressions.0 must be a mapping"
+    ),
+    "clusterSelector: {rack: a}": "line 5: clusterSelector.rack is not a known field",
     "clusterSelector:\n    matchLabels:\n      rack: 5": (
         "line 7: clusterSelector.matchLabels.rack must be the value of a label, a text"
     ),
