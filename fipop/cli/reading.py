@@ -111,14 +111,22 @@ class Reading:
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of all commands that read; the command gets them as `reading`."""
+    return _add((*_ACCESS, *_OUTPUT), command)
 
+
+def access_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the management cluster and the credential alone; the command gets them as `reading`."""
+    return _add(_ACCESS, command)
+
+
+def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def read_options(
         *,
         kubeconfig: Path | None,
         context: str | None,
         operator_namespace: str,
-        output: str,
+        output: str = Output.TABLE.value,
         **rest: object,
     ) -> object:
         reading = Reading(
@@ -130,18 +138,10 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         )
         return command(reading=reading, **rest)
 
-    return access_options(_add(_OUTPUT, read_options))
-
-
-def access_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the management cluster and the credential."""
-    return _add(_ACCESS, command)
-
-
-def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
+    added: Callable[..., Any] = read_options
     for option in reversed(options):
-        command = option(command)
-    return command
+        added = option(added)
+    return added
 
 
 wait_option = click.option(

@@ -14,6 +14,7 @@ from fipop.cli.reading import (
     EXIT_CODES,
     POLL_SECONDS,
     Reading,
+    access_options,
     end,
     fail,
     read_once,
@@ -98,21 +99,21 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
 
 
 @rollout.command(short_help="Admit no further guest cluster.", epilog=EXIT_CODES)
-@reading_options
+@access_options
 def pause(*, reading: Reading) -> None:
     """Set the option kubevipRolloutPaused: nothing is admitted, and nothing goes back."""
     _set_paused(reading, "true")
 
 
 @rollout.command(short_help="Continue a rollout that is paused.", epilog=EXIT_CODES)
-@reading_options
+@access_options
 def resume(*, reading: Reading) -> None:
     """Reset the option kubevipRolloutPaused."""
     _set_paused(reading, "false")
 
 
 @rollout.command(short_help="Admit the guest clusters that failed once more.", epilog=EXIT_CODES)
-@reading_options
+@access_options
 def retry(*, reading: Reading) -> None:
     """Continue a rollout that stopped: the guest clusters in which it failed take part again."""
 

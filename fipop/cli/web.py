@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from pathlib import Path
 
 import click
 from aiohttp.web import AppRunner, TCPSite
@@ -28,21 +27,12 @@ logger = logging.getLogger(__name__)
     "--port", type=click.IntRange(0, 65535), default=8090, show_default=True, help="Port; 0 means a free one."
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True)
-def web(
-    *,
-    kubeconfig: Path | None,
-    context: str | None,
-    operator_namespace: str,
-    bind: str,
-    port: int,
-    log_format: str,
-) -> None:
+def web(*, reading: Reading, bind: str, port: int, log_format: str) -> None:
     """Serve the web UI until ctrl-C. It only reads, with your rights.
 
     Every user who can connect sees what you can see: it listens on this machine only, unless --bind changes that.
     """
     configure_logging(as_json=log_format == "json")
-    reading = Reading(kubeconfig=kubeconfig, context=context, operator_namespace=operator_namespace)
     try:
         asyncio.run(run_until_asked(_serve(reading, bind, port)))
     except FipopError as error:

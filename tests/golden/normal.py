@@ -1,7 +1,6 @@
-"""Values as a recording shows them: no uids, versions and times, and YAML that is short and compared line by line."""
+"""YAML as a recording shows it: short, and compared line by line."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -10,51 +9,6 @@ Json = dict[str, Any]
 
 MAX_FLOW = 120
 """Characters of a list or mapping that stands on one line."""
-_TIME = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
-_METADATA = ("annotations", "finalizers", "labels")
-"""What of the metadata is recorded: the title of an object has its name."""
-_MOVING = {"digest", "lastTransitionTime", "observedGeneration", "releasedAt", "since", "uid"}
-
-
-def clean(value: Any) -> Any:
-    """Return a value with `(time)` in place of each time."""
-    if isinstance(value, Mapping):
-        return {key: clean(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [clean(each) for each in value]
-    return _TIME.sub("(time)", value) if isinstance(value, str) else value
-
-
-def shown(plural: str, obj: Json) -> Json:
-    """Return what users see of an object: conditions by their type, and no spec of a range, which is the user's."""
-    metadata = {key: obj["metadata"][key] for key in _METADATA if obj["metadata"].get(key)}
-    spec = {} if plural == "floatingipranges" else _without_moving(obj.get("spec"))
-    status = _without_moving(obj.get("status"))
-    if "conditions" in status:
-        status["conditions"] = _conditions(status["conditions"])
-    found = {"metadata": metadata, "data": obj.get("data"), "spec": spec, "status": status}
-    return {key: each for key, each in found.items() if each}
-
-
-def _without_moving(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_moving(each) for key, each in sorted(value.items()) if key not in _MOVING}
-    if isinstance(value, list):
-        return [_without_moving(each) for each in value]
-    return value if value is not None else {}
-
-
-def _conditions(conditions: list[Json]) -> Json:
-    """Return the conditions by their type; a message that several have stands at the first."""
-    found: Json = {}
-    seen = {""}
-    for each in conditions:
-        message = each.get("message", "")
-        found[each["type"]] = f"{each['status']} {each.get('reason', '-')}"
-        if message not in seen:
-            found[each["type"]] += f": {message}"
-        seen.add(message)
-    return found
 
 
 class _Dumper(yaml.SafeDumper):

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.golden import operator_stories
 from tests.golden.charts import make_chart_cases, make_default_chart
 from tests.golden.commands import COMMANDS, make_commands
-from tests.golden.fleet_story import Tell, tell_operator
 from tests.golden.metric_names import make_metrics
 from tests.golden.option_table import make_options
 
@@ -32,11 +30,6 @@ class Subject:
     needs_helm: bool = False
 
 
-def _operator_story(scenario: Tell) -> Subject:
-    name = f"operator/{scenario.__name__.replace('_', '-')}"
-    return Subject(name=name, make=lambda: {f"{name}.yaml": tell_operator(scenario)})
-
-
 def subjects() -> list[Subject]:
     """Return all subjects, in the order of their names."""
     found = [
@@ -45,7 +38,6 @@ def subjects() -> list[Subject]:
         *(Subject(name=f"commands/{each}", make=partial(make_commands, each)) for each in COMMANDS),
         Subject(name="metrics", make=make_metrics),
         Subject(name="options", make=make_options),
-        *(_operator_story(each) for each in operator_stories.STORIES),
     ]
     return sorted(found, key=lambda each: each.name)
 

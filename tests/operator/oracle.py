@@ -346,6 +346,8 @@ class Oracle:
         ):
             for owner, found in then.items():
                 now[owner] |= found  # type: ignore[operator] # slots, or addresses
+        for owners in judge.named.values():
+            owners.update(dict.fromkeys(owners, self.fleet.now.timestamp()))  # other writes are on their way
         self.fleet.judge = judge
         self.shown.clear()
         for key, obj in self.fleet.memory.of_kind(RANGES).items():

@@ -16,6 +16,7 @@ from fipop.operator.rollout.controller import render_rollout
 from fipop.operator.rollout.plan import Phase, Rollout
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link
 from tests.harness.releases import OTHER, TARGET, target
+from tests.unit.report.snapshots import build_cluster
 
 CONFIG, KEPT = (("configmaps", "kube-fip", name) for name in ("kube-fip-config", "fipop-rollout"))
 STOPPED = Rollout(
@@ -96,6 +97,12 @@ def test_status_shows_charts_counts_and_whoever_failed_and_a_stop_is_1(run: Call
     assert (found["failed"], found["guests"]) == (["c-m-1"], {"succeeded": 2, "failed": 1})
 
 
+def test_a_guest_cluster_that_failed_is_shown_by_its_name(run: Callable[..., Any], link: Link) -> None:
+    found = build_cluster("demo", "c-m-1")
+    link.server.put(("clusters", "fleet-default", "demo"), found)
+    assert "Failed in demo (c-m-1)" in run("status").stdout
+
+
 def test_a_change_of_values_alone_does_not_look_like_the_stable_target(
     run: Callable[..., Any], link: Link
 ) -> None:
@@ -109,6 +116,12 @@ def test_pause_and_resume_set_the_option_alone(run: Callable[..., Any], link: Li
     assert run("resume").exit_code == 0
     assert option(link) == "false"
     assert link.server.objects[CONFIG]["data"]["kubevipUpdate"] == "true"
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "retry"])
+def test_what_prints_a_sentence_takes_no_format(run: Callable[..., Any], command: str) -> None:
+    result = run(command, "-o", "json")
+    assert (result.exit_code, "No such option" in result.stderr) == (2, True)
 
 
 def test_whoever_manages_the_options_with_gitops_is_warned(run: Callable[..., Any], link: Link) -> None:

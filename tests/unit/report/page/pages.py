@@ -29,7 +29,11 @@ SNAPSHOT = snapshot(
     ],
     reservations=[build_reservation("10.0.0.5", cluster=EVIL)],
     clusters=[build_cluster("demo", "c-m-1"), build_cluster(EVIL, "c-m-3"), build_cluster("shop", "c-m-2")],
-    installation=healthy_installation(rollout=Rollout(target=target(EVIL), phase=Phase.STOPPED, reason=EVIL)),
+    installation=healthy_installation(
+        rollout=Rollout(
+            target=target(EVIL), phase=Phase.STOPPED, reason=EVIL, failed=frozenset({"c-m-2", "c-m-3"})
+        )
+    ),
     unread=(Unread(what=EVIL, problem=EVIL),),
 )
 

@@ -119,10 +119,11 @@ async def test_a_guest_cluster_shows_each_floating_ip_with_its_conditions(addres
     assert re.search("wish .*<span", text)
 
 
-async def test_the_rollout_is_shown(address: str) -> None:
+async def test_the_rollout_shows_its_phase_and_the_names_of_whoever_failed(address: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(address) as answer:
-        text = await answer.text()
-    assert "Stopped" in text.partition('id="rollout"')[2]
+        text = (await answer.text()).partition('id="rollout"')[2]
+    assert "Stopped" in text
+    assert 'q=c-m-2">shop</a>' in text
 
 
 def test_every_template_escapes() -> None:

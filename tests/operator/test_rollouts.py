@@ -7,7 +7,7 @@ import pytest
 
 from fipop.api import names
 from fipop.operator.rollout.controller import parse_counts
-from tests.harness.fleet import NAMESPACE, RANCHER, Fleet
+from tests.harness.fleet import NAMESPACE, Fleet
 
 IDS = tuple(f"c-m-{number}" for number in range(6))
 KEPT = ("configmaps", NAMESPACE, names.ROLLOUT_CONFIG_MAP)
@@ -102,16 +102,6 @@ def number_of_runs(fleet: Fleet) -> int:
     return sum(verb in ("upgrade", "rollback", "uninstall") for verb, _ in fleet.helm.runs)
 
 
-async def test_the_first_guest_clusters_are_installed_in_turn() -> None:
-    fleet = await started(*IDS)
-    await fleet.pass_time(15)
-    assert [bool(each) for each in tags(fleet)] == [True, True, False, False, False, False]
-    assert fleet.condition(IDS[5], "KubeVipReady") == ("False", "RolloutPending")
-    await until(fleet, "Completed")
-    assert tags(fleet) == ["v1"] * 6
-    assert fleet.condition(IDS[5], "KubeVipReady") == ("True", "Ready")
-
-
 async def test_a_change_reaches_labelled_canaries_first_then_all() -> None:
     fleet = await settled()
     fleet.opt_in(IDS[4], **{names.LABEL_CANARY: "true"})
@@ -184,30 +174,6 @@ async def test_a_retry_acts_once_for_the_target_that_it_names() -> None:
     assert tags(fleet) == ["v2"] * 6
 
 
-async def test_the_first_rollout_is_bad_and_nothing_of_it_stays() -> None:
-    fleet = await started(*IDS, unready="v1")
-    await until(fleet, "Stopped")
-    await fleet.pass_time(120)
-    assert tags(fleet) == [""] * 6
-
-
-async def test_most_guest_clusters_are_out_of_reach_and_come_back_in_turn() -> None:
-    fleet = await settled()
-    for each in IDS[1:]:
-        fleet.guests[each].silent = True
-    await fleet.pass_time(120)
-    fleet.set_options(kubevipChartValues=values("v2"))
-    await until_another(fleet)
-    await fleet.pass_time(300)
-    assert (tag(fleet, IDS[0]), rollout(fleet)["phase"]) == ("v2", "Progressing")
-    for each in IDS[1:]:
-        fleet.guests[each].silent = False
-        fleet.helm.unready.add(f"{RANCHER}/k8s/clusters/{each}")
-    await until(fleet, "Stopped")
-    await fleet.pass_time(120)
-    assert tags(fleet) == ["v2", *["v1"] * 5]
-
-
 async def test_a_pause_admits_nobody() -> None:
     fleet = await settled()
     fleet.set_options(kubevipRolloutPaused="true", kubevipChartValues=values("v2"))
@@ -217,31 +183,6 @@ async def test_a_pause_admits_nobody() -> None:
     fleet.set_options(kubevipRolloutPaused="false")
     await until(fleet, "Completed")
     assert tags(fleet) == ["v2"] * 6
-
-
-async def test_without_updates_new_guest_clusters_alone_get_what_the_options_ask_for() -> None:
-    fleet = await settled(*IDS[:2])
-    fleet.set_options(kubevipUpdate="false", kubevipChartValues=values("v2"))
-    await until_another(fleet)
-    fleet.add_guest(IDS[2])
-    fleet.opt_in(IDS[2])
-    fleet.ask(IDS[2])
-    await fleet.pass_time(300)
-    assert tags(fleet) == ["v1", "v1", "v2"]
-    assert fleet.condition(IDS[0], "KubeVipReady") == ("True", "Drift")
-    assert rollout(fleet)["phase"] == "Progressing"
-
-
-async def test_a_new_guest_cluster_gets_the_stable_target_while_a_rollout_is_stopped() -> None:
-    fleet = await settled(*IDS[:3])
-    fleet.helm.unready.add("v2")
-    fleet.set_options(kubevipChartValues=values("v2"))
-    await until(fleet, "Stopped")
-    fleet.add_guest(IDS[3])
-    fleet.opt_in(IDS[3])
-    fleet.ask(IDS[3])
-    await fleet.pass_time(60)
-    assert tag(fleet, IDS[3]) == "v1"
 
 
 async def test_a_chart_that_cannot_be_had_is_reported_once_and_touches_nobody() -> None:
