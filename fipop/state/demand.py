@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
-from fipop.api.objects import ServicesStatus
+from fipop.api.conditions import ConditionType
+from fipop.api.objects import FloatingIP, ServicesStatus
 from fipop.guest.findings import Finding
 
 
@@ -19,6 +21,14 @@ class DemandReport:
     """The floating IP that says whether the demand is met."""
     finding: Finding
 
+    def is_shown_by(self, floating_ip: FloatingIP) -> bool:
+        """Return whether the status of a floating IP says this already."""
+        of_demand = (each for each in floating_ip.status.conditions if each.type == ConditionType.DEMAND_MET)
+        shown = [(each.status, each.reason, each.message) for each in of_demand]
+        found = (self.finding.verdict, self.finding.reason, self.finding.message)
+        wanted = [found] if floating_ip.name == self.oldest else []
+        return shown == wanted and floating_ip.status.services == self.services.get(floating_ip.name)
+
 
 @dataclass(slots=True, kw_only=True)
 class DemandRecord:
@@ -30,4 +40,7 @@ class DemandRecord:
     """Since when no Service uses a floating IP, by its uid."""
     report: DemandReport | None = None
     """None before the first list."""
-    reported_at: float = 0.0
+    reported_at: float = -inf
+    """When floating IPs were last to show a report."""
+    unshown: set[str] = field(default_factory=set)
+    """The floating IPs that have yet to show it, by name: each does so once. Then another leader may say otherwise."""

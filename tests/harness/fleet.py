@@ -336,7 +336,7 @@ class Fleet:
         """
         status: Json = {
             "addresses": has.split(",") if has else [],
-            "range": "pool",
+            "range": range_name or "pool",
             "addressSpace": space,
             "observedGeneration": 1,
         }

@@ -371,6 +371,20 @@ async def test_what_is_told_of_services_changes_at_most_once_a_minute() -> None:
     assert len(fleet.commits_since(version)) <= 6
 
 
+async def test_two_leaders_write_what_each_of_them_found_and_not_again_and_again() -> None:
+    fleet = build()
+    for _ in range(2):
+        await fleet.start(leader_election=False)
+        await fleet.pass_time(25)
+    version = fleet.memory.version
+    for number in range(10):
+        fleet.guests[A].add_service("10.0.0.10", name=f"shared-{number}")
+        await fleet.pass_time(30)
+    assert len(fleet.commits_since(version)) <= 2 * 6
+    await fleet.pass_time(120)
+    assert fleet.status(A, FIRST)["services"]["count"] == 10
+
+
 async def test_nothing_is_told_of_services_any_more_once_the_range_does_not_ask_for_it() -> None:
     fleet = await with_services(6)
     fleet.change_range(perGuest=None)

@@ -148,11 +148,13 @@ class FloatingIPReconciler:
     async def _write_status(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIP:
         wanted = self.statuses.build(floating_ip, decision)
         if wanted == floating_ip.status:
+            self.statuses.note_stored(floating_ip)
             return floating_ip
         for slot in sorted(slots_named_by(floating_ip.status) - slots_named_by(wanted)):
             await self.reservations.check(*slot)  # what the cache knows of it may be older than the status
         patch = {"status": write_patch(wanted)}
         written = await self._patch(floating_ip, patch, subresource="status")
+        self.statuses.note_stored(floating_ip)
         conflict = find_conflict(wanted)
         if conflict and not find_conflict(floating_ip.status):
             self.reporter.report_conflict(written, conflict)

@@ -94,6 +94,10 @@ class StatusBuilder:
             observed_generation=generation,
         )
 
+    def note_stored(self, floating_ip: FloatingIP) -> None:
+        """Note that a status is stored as it was built: what is said of its Services is said."""
+        self.guests.state(floating_ip.namespace).demand.unshown.discard(floating_ip.name)
+
     def _describe_services(
         self, floating_ip: FloatingIP
     ) -> tuple[ServicesStatus | None, Sequence[Condition]]:
@@ -101,7 +105,7 @@ class StatusBuilder:
         record = self.guests.state(floating_ip.namespace).demand
         if not record.is_followed:
             return None, ()
-        if record.report is None:  # what a former leader found
+        if record.report is None or floating_ip.name not in record.unshown:
             of_demand = (
                 each for each in floating_ip.status.conditions if each.type == ConditionType.DEMAND_MET
             )

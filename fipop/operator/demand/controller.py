@@ -196,11 +196,13 @@ class DemandController:
             users = sorted(str(one) for one in seen.services if not has.isdisjoint(one.addresses))
             if users:
                 used[each.name] = ServicesStatus(names=tuple(users[:MOST_NAMED]), count=len(users))
-        report = DemandReport(services=used, oldest=seen.floating_ips[0].name, finding=finding)
-        is_due = record.report is None or loop_time() - record.reported_at >= REPORT_SECONDS
-        if report != record.report and is_due:
-            record.report, record.reported_at = report, loop_time()
-            self.queues.add(*map(request_floating_ip, seen.floating_ips))
+        if loop_time() - record.reported_at < REPORT_SECONDS:
+            return
+        record.report = DemandReport(services=used, oldest=seen.floating_ips[0].name, finding=finding)
+        news = [each for each in seen.floating_ips if not record.report.is_shown_by(each)]
+        if news:
+            record.unshown, record.reported_at = {each.name for each in news}, loop_time()
+            self.queues.add(*map(request_floating_ip, news))
 
     async def _make(self, guest: Guest, found: FloatingIPRange, seen: Seen, want: Want) -> None:
         body = build_floating_ip(guest, found.name, want, overwrites=seen.floating_ips[0].update_config_map)
