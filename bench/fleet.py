@@ -88,7 +88,7 @@ async def main(sizes: Sizes) -> None:
     print("\n".join(lines), flush=True)
     figures = Figures()
     async with LocalFleet() as fleet:
-        settings = {"operateGuestClusterInterval": "3600", "guestRequestsPerSecond": "10000"}
+        settings = {"operateGuestClusterInterval": "3600"}
         async with open_stack(fleet, "bench", settings=settings) as stack:
             await stack.client.create(
                 RANGES, build_range("bench", "10.0.0.0/14", harvester="harvester-cluster1")

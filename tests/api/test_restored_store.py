@@ -176,6 +176,7 @@ async def stack(bare_stack: Stack) -> AsyncIterator[Stack]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 async def test_what_guests_carry_is_not_given_out_again_after_the_store_was_set_back(
     stack: Stack, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ async def guest(stack: Stack, tenant: Tenant, second_guest: ControlPlane) -> Asy
     await stack.player.delete_guest(guest)
 
 
+@pytest.mark.slow
 async def test_services_that_wait_get_floating_ips_which_go_when_no_service_uses_them(
     stack: Stack, tenant: Tenant, guest: Guest, second_guest: ControlPlane
 ) -> None:
