@@ -140,6 +140,15 @@ class Guest(ApiInMemory):
         status = {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}
         self.put(key, {**_object(key), "spec": {"type": "LoadBalancer", **spec}, "status": status})
 
+    def put_workload(self, key: Key, image: str, *, release: str = "", **env: str) -> None:
+        """Have a ready workload that runs one image; `release` is the helm release that it belongs to."""
+        annotations = {"meta.helm.sh/release-name": release} if release else {}
+        container = {"image": image, "env": [{"name": name, "value": value} for name, value in env.items()]}
+        metadata = {"name": key[2], "namespace": key[1], "annotations": annotations}
+        status = {"observedGeneration": 99, "desiredNumberScheduled": 1, "numberReady": 1}
+        spec = {"template": {"spec": {"containers": [container]}}}
+        self.put(key, {"metadata": metadata, "spec": spec, "status": status})
+
     def remove_service(self, name: str = "web", namespace: str = "default") -> None:
         """Delete a Service."""
         self.remove(("services", namespace, name))

@@ -53,21 +53,6 @@ def rollout(fleet: Fleet) -> dict[str, Any]:
     return found
 
 
-def put_workload(
-    fleet: Fleet, key: tuple[str, str, str], image: str, guest_id: str = A, release: str = "", **env: str
-) -> None:
-    annotations = {"meta.helm.sh/release-name": release} if release else {}
-    container = {"image": image, "env": [{"name": name, "value": value} for name, value in env.items()]}
-    fleet.guests[guest_id].put(
-        key,
-        {
-            "metadata": {"name": key[2], "namespace": key[1], "annotations": annotations},
-            "spec": {"template": {"spec": {"containers": [container]}}},
-            "status": {"observedGeneration": 99, "desiredNumberScheduled": 1, "numberReady": 1},
-        },
-    )
-
-
 def is_parked(fleet: Fleet, guest_id: str = A) -> bool:
     spec = fleet.guests[guest_id].objects[HARVESTER]["spec"]["template"]["spec"]
     return PARKED in (spec.get("nodeSelector") or {})
@@ -149,7 +134,7 @@ async def test_guest_clusters_that_are_migrated_in_a_second_wave_are_admitted_in
 async def test_harvesters_kube_vip_with_the_image_of_rancher_makes_room() -> None:
     fleet = build(A)
     fleet.opt_in(A)
-    put_workload(fleet, HARVESTER, MIRRORED, release="harvester-cloud-provider", svc_enable="true")
+    fleet.guests[A].put_workload(HARVESTER, MIRRORED, release="harvester-cloud-provider", svc_enable="true")
     await begin(fleet)
     fleet.ask(A)
     await fleet.pass_time(120)
@@ -160,7 +145,7 @@ async def test_harvesters_kube_vip_with_the_image_of_rancher_makes_room() -> Non
 async def test_nothing_is_installed_beside_a_kube_vip_with_the_image_of_rancher() -> None:
     fleet = build(A)
     fleet.opt_in(A)
-    put_workload(fleet, ("daemonsets", "kube-system", "vip"), MIRRORED, svc_enable="true")
+    fleet.guests[A].put_workload(("daemonsets", "kube-system", "vip"), MIRRORED, svc_enable="true")
     await begin(fleet)
     fleet.ask(A)
     await fleet.pass_time(VISITED)

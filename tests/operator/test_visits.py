@@ -37,22 +37,6 @@ async def installed(**options: str) -> Fleet:
     return fleet
 
 
-def put_workload(
-    fleet: Fleet, key: tuple[str, str, str], image: str, *, release: str = "", **env: str
-) -> None:
-    """Have a workload in A that runs one image; `release` is the helm release that it belongs to."""
-    annotations = {"meta.helm.sh/release-name": release} if release else {}
-    container = {"image": image, "env": [{"name": name, "value": value} for name, value in env.items()]}
-    fleet.guests[A].put(
-        key,
-        {
-            "metadata": {"name": key[2], "namespace": key[1], "annotations": annotations},
-            "spec": {"template": {"spec": {"containers": [container]}}},
-            "status": {"observedGeneration": 1, "desiredNumberScheduled": 1, "numberReady": 1},
-        },
-    )
-
-
 # Others that do the same work
 
 THEIRS: dict[str, tuple[tuple[str, str, str], str, dict[str, str], str]] = {
@@ -75,7 +59,7 @@ THEIRS: dict[str, tuple[tuple[str, str, str], str, dict[str, str], str]] = {
 async def test_nothing_is_installed_beside(which: str) -> None:
     key, image, env, kind = THEIRS[which]
     fleet = build()
-    put_workload(fleet, key, image, **env)
+    fleet.guests[A].put_workload(key, image, **env)
     await fleet.start(leader_election=False)
     fleet.ask(A)
     await fleet.pass_time(VISITED)
@@ -91,7 +75,7 @@ async def test_nothing_is_installed_beside(which: str) -> None:
 async def test_what_is_installed_already_stays_and_the_other_one_is_named(which: str) -> None:
     key, image, env, kind = THEIRS[which]
     fleet = await installed()
-    put_workload(fleet, key, image, **env)
+    fleet.guests[A].put_workload(key, image, **env)
     await fleet.pass_time(3600)
     assert fleet.condition(A, kind) == ("True", "OthersRun")
     await fleet.pass_time(3600 + VISITED)
@@ -117,7 +101,7 @@ NO_OTHERS: dict[str, tuple[tuple[str, str, str], str, dict[str, str]]] = {
 async def test_both_are_installed_beside(which: str) -> None:
     key, image, env = NO_OTHERS[which]
     fleet = build()
-    put_workload(fleet, key, image, **env)
+    fleet.guests[A].put_workload(key, image, **env)
     await fleet.start(leader_election=False)
     fleet.ask(A)
     await fleet.pass_time(60)
@@ -129,7 +113,7 @@ async def test_both_are_installed_beside(which: str) -> None:
 
 async def test_harvesters_kube_vip_makes_room_and_runs_again_if_fipops_is_removed_by_hand() -> None:
     fleet = build()
-    put_workload(fleet, HARVESTER, "kube-vip", release="harvester-cloud-provider", svc_enable="true")
+    fleet.guests[A].put_workload(HARVESTER, "kube-vip", release="harvester-cloud-provider", svc_enable="true")
     await fleet.start(leader_election=False)
     fleet.ask(A)
     await fleet.pass_time(60)
@@ -152,7 +136,7 @@ async def test_harvesters_kube_vip_makes_room_and_runs_again_if_fipops_is_remove
 async def test_a_harvester_that_takes_every_service_is_reported_until_it_does_not() -> None:
     fleet = build()
     key = ("deployments", "kube-system", "harvester-cloud-provider")
-    put_workload(fleet, key, "rancher/harvester-cloud-provider:v0.2.12")
+    fleet.guests[A].put_workload(key, "rancher/harvester-cloud-provider:v0.2.12")
     await fleet.start(leader_election=False)
     fleet.ask(A)
     await fleet.pass_time(60)
