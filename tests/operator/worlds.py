@@ -61,6 +61,8 @@ class World:
     fleet: Fleet = field(default_factory=Fleet)
     written: dict[str, set[Slot]] = field(default_factory=dict)
     """What fipop wrote last to the ConfigMap of each guest cluster."""
+    spaces: dict[str, str] = field(default_factory=dict)
+    """The address space of each range, also of one that is made again."""
     problems: list[str] = field(default_factory=list)
 
     async def live(self) -> list[str]:
@@ -179,6 +181,9 @@ class World:
             range_name = self.chance.choice((*NAMES, ""))
             metadata["annotations"] = {names.ANNOTATION_RANGE: range_name} if range_name else {}
         key = (FLOATING_IPS, metadata["namespace"], metadata["name"])
+        spec = {
+            name: value for name, value in spec.items() if value is not None
+        }  # as an API server stores it
         self.fleet.write(key, {**found, "metadata": metadata, "spec": spec})
 
     def _delete(self) -> None:
@@ -191,10 +196,12 @@ class World:
         return self.chance.choice((named[0], named[0], named[1], ",".join(named)))
 
     def _make_range(self, name: str) -> None:
+        space = self.chance.choice((SPACES[0], SPACES[0], SPACES[1]))
         spec: Json = {
             "iprange": self.chance.choice(POOLS[:-1]),
             "quarantineSeconds": self.chance.choice((0, 5, 60)),
-            "addressSpace": self.chance.choice((SPACES[0], SPACES[0], SPACES[1])),
+            # For another network a range with another name is made, as the CRD says.
+            "addressSpace": self.spaces.setdefault(name, space),
         }
         if name == LIMITED:
             spec["maxPerGuest"] = self.chance.choice((1, 2, 3))
