@@ -21,14 +21,14 @@ from tests.harness.rollout_fleet import CANARIES, Fleet, Member, open_fleet
 IS_WHOLE = "FIPOP_ROLLOUT_SIMULATED" in os.environ
 SIMULATED = int(os.environ.get("FIPOP_ROLLOUT_SIMULATED", "7"))
 REAL = int(os.environ.get("FIPOP_ROLLOUT_REAL", "1"))
-SECONDS = 60.0 + 2.0 * (SIMULATED + REAL)
+SECONDS = 120.0 + 4.0 * (SIMULATED + REAL)
 REPAIR_SECONDS = 150.0
 """Until helm that a killed leader left in the middle of an upgrade is repaired (guest-cluster-reconciliation.md)."""
 SHORT_DEADLINE_SECONDS = 12
 LONG_DEADLINE_SECONDS = int(SECONDS + REPAIR_SECONDS)
 """For a change that all guests can follow: neither a killed leader nor a slow machine may make it stop."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(int(30 * SECONDS))]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(int(15 * SECONDS))]
 
 
 @pytest_asyncio.fixture(scope="module")
