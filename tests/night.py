@@ -23,7 +23,7 @@ PYTEST = "pytest --numprocesses=5 --dist=loadgroup --no-loadscope-reorder --max-
 # A bit more than the longest timeout of a slow test: after it the process of a test ends, whatever hangs in it.
 SLOW = f"{PYTEST} -m 'slow and not hypothesis' --durations=15 --override-ini=faulthandler_timeout=1830"
 FRESH = f"{PYTEST} -m hypothesis --hypothesis-profile=fresh --override-ini=faulthandler_timeout=3630"
-ROLLOUTS = "pytest tests/api/test_rollout_fleet.py"
+ROLLOUTS = "pytest tests/api/test_rollout_fleet.py --override-ini=faulthandler_timeout=3630"
 SCHEDULES = "pytest tests/operator/test_rollout_schedules.py"
 API = f"{PYTEST} -m 'not slow' tests/api"
 

@@ -521,6 +521,22 @@ async def test_a_guest_cluster_all_of_whose_floating_ips_are_refused_gets_the_au
     assert fleet.held() == {f"default.{X}": A}
 
 
+async def test_the_automatic_floating_ip_beside_refused_ones_is_made_once_a_range_serves_the_guest_cluster() -> (
+    None
+):
+    """No range matched when the ten minutes were over."""
+    fleet = Fleet()
+    fleet.add_range(iprange=f"{X}-{X}")
+    fleet.add_guest(A, is_served=True)
+    fleet.ask(A, "10.9.9.9")
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(HOUR)
+    assert fleet.held() == {}
+    fleet.add_range("late", "10.0.1.1-10.0.1.1", clusterSelector=EVERY_GUEST)
+    await fleet.pass_time(30)
+    assert list(fleet.held().values()) == [A]
+
+
 async def test_a_guest_cluster_with_a_floating_ip_that_waits_gets_no_other_one() -> None:
     fleet = await refused_beside({"ipaddress": "10.9.9.9"})
     fleet.add_range("full", "10.0.1.1-10.0.1.1", clusterSelector=EVERY_GUEST)

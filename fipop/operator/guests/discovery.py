@@ -81,7 +81,7 @@ class GuestReconciler:
         change, guest_ids = event.change, list(event.guest_ids)
         if event.resource == FLOATING_IP_RANGES and is_respecified(change.old, change.new):
             known = self.guests.all()
-            guest_ids += [each.id for each in known if needs_floating_ip(self.guests.cache, each)]
+            guest_ids += [each.id for each in known if self._seconds_to_replacement(each) is not None]
         elif event.resource == FLOATING_IPS and (change.new is None or _refused_since(change.new)):
             guest_ids.append(change.latest.namespace)
         yield from map(request_guest, guest_ids)
