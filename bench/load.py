@@ -10,7 +10,7 @@ from typing import Any
 
 from localfleet.client import ApiClient
 from localfleet.rancher_plan import REAL_ORDER, Credential, Step
-from localfleet.simulated import SimulatedGuest
+from localfleet.simulated import Capacity, SimulatedGuest
 from localfleet.stack import (
     ALL_FLOATING_IPS,
     RESERVATIONS,
@@ -106,14 +106,16 @@ async def note_served(client: ApiClient, served: dict[str, float]) -> None:
             served[namespace] = time.monotonic()
 
 
-async def make_guests(stack: Stack, count: int, *, first: int, credentials: int) -> None:
-    """Have so many more connected guests."""
+async def make_guests(
+    stack: Stack, count: int, *, first: int, credentials: int, capacity: Capacity | None = None
+) -> None:
+    """Have so many more connected guests; with a `capacity`, all behind one Rancher."""
     harvester = stack.player.harvesters[0]
     shared = [Credential(name=f"cc-{number}", harvester=harvester) for number in range(credentials)]
 
     def one(number: int) -> Callable[[], Awaitable[Any]]:
         plan = stack.player.plan_guest(f"guest-{number}", credential=shared[number % credentials])
-        return lambda: stack.player.create_guest(plan, SimulatedGuest())
+        return lambda: stack.player.create_guest(plan, SimulatedGuest(capacity=capacity))
 
     await in_parallel([one(number) for number in range(first, first + count)])
 

@@ -12,10 +12,11 @@ import argparse
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bench.fleet import (
+    CREDENTIALS,
     DEADLINE_SECONDS,
     Figures,
     bring_up_guests,
@@ -24,17 +25,15 @@ from bench.fleet import (
     p99_of,
     time_pass,
 )
-from bench.load import in_parallel
+from bench.load import make_guests
 from bench.results import describe_machine, write_section
 from localfleet.arguments import positive
 from localfleet.fleet import LocalFleet
-from localfleet.rancher_plan import Credential
 from localfleet.simulated import Capacity, SimulatedGuest
 from localfleet.stack import RANGES, Stack, build_floating_ip, build_range, floating_ips, open_stack
 from localfleet.waiting import eventually
 
 FEW_GUESTS_HANGING = 200
-CREDENTIALS = 10
 PER_SECOND_OF_OTHERS = 5.0
 QUIET_SECONDS = 60.0
 NEW_PER_SECOND = 2.0
@@ -68,7 +67,7 @@ async def main(*, guests: int, few: int, new: int) -> None:
 async def measure(stack: Stack, figures: Figures, *, guests: int, few: int, new: int) -> AsyncIterator[str]:
     """Give a line for each result, as soon as it is there."""
     found, capacity = figures.found, Capacity()
-    await make_guests(stack, range(FEW_GUESTS_HANGING), capacity)
+    await make_guests(stack, FEW_GUESTS_HANGING, first=0, credentials=CREDENTIALS, capacity=capacity)
     await stack.start_operator()
     await come_to_rest(stack)
     await time_pass(stack, "3599")
@@ -82,7 +81,8 @@ async def measure(stack: Stack, figures: Figures, *, guests: int, few: int, new:
     )
     for count in (few, guests):
         await stack.operators[-1].stop()
-        await make_guests(stack, range(len(stack.player.guests), count), capacity)
+        known = len(stack.player.guests)
+        await make_guests(stack, count - known, first=known, credentials=CREDENTIALS, capacity=capacity)
         async with another_client(stack) as waits:
             await asyncio.sleep(QUIET_SECONDS)
         quiet = p99_of(sorted(waits))
@@ -106,21 +106,9 @@ async def measure(stack: Stack, figures: Figures, *, guests: int, few: int, new:
     yield f"that pass: {whole.whole:.0f} s"
 
 
-async def make_guests(stack: Stack, numbers: range, capacity: Capacity) -> None:
-    """Have more guest clusters, all behind one Rancher."""
-    harvester = stack.player.harvesters[0]
-    shared = [Credential(name=f"cc-{number}", harvester=harvester) for number in range(CREDENTIALS)]
-
-    def one(number: int) -> Callable[[], Awaitable[object]]:
-        plan = stack.player.plan_guest(f"guest-{number}", credential=shared[number % CREDENTIALS])
-        return lambda: stack.player.create_guest(plan, SimulatedGuest(capacity=capacity))
-
-    await in_parallel([one(number) for number in numbers])
-
-
 @asynccontextmanager
 async def another_client(stack: Stack) -> AsyncIterator[list[float]]:
-    """Have somebody ask Rancher meanwhile, for one small object each time; gives how long each answer took."""
+    """Ask Rancher meanwhile as another client does, for one small object; gives how long each answer took."""
     waits: list[float] = []
     guest = next(iter(stack.player.guests.values()))
     target = stack.proxy.guests[guest.cluster_id].target

@@ -11,7 +11,6 @@ import json
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from localfleet.objectstore import KINDS as ALL_KINDS
@@ -109,7 +108,30 @@ class ObjectApi(ObjectStore):
 
     def parse(self, path: str) -> Target | None:
         """Return the parts of a path; None if nothing is served there."""
-        return _parse(path, self.kinds)
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) > 2:
+            group_version, rest = parts[1], parts[2:]
+        elif parts[0] == "apis" and len(parts) > 3:
+            group_version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
+        else:
+            return None
+        namespace = ""
+        if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in self.kinds:
+            namespace, rest = rest[1], rest[2:]
+        plural, name, subresource = [*rest, "", ""][:3]
+        if plural not in self.kinds or len(rest) > 3:
+            return None
+        is_namespaced = ALL_KINDS[plural].namespaced and not group_version.startswith(_MANAGEMENT_GROUP)
+        if (namespace and not is_namespaced) or (name and is_namespaced and not namespace):
+            return None
+        return Target(
+            group_version=group_version,
+            plural=plural,
+            namespace=namespace,
+            name=name,
+            subresource=subresource,
+            is_namespaced=is_namespaced,
+        )
 
     def _collection(
         self, method: str, target: Target, query: Mapping[str, str], accept: str, body: bytes
@@ -214,34 +236,6 @@ class SimulatedGuest(ObjectApi):
         else:
             await self.capacity.take()
         return self.handle(method, path, query, accept, content_type, body)
-
-
-@lru_cache(maxsize=10_000)
-def _parse(path: str, kinds: frozenset[str]) -> Target | None:
-    parts = path.strip("/").split("/")
-    if parts[0] == "api" and len(parts) > 2:
-        group_version, rest = parts[1], parts[2:]
-    elif parts[0] == "apis" and len(parts) > 3:
-        group_version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
-    else:
-        return None
-    namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in kinds:
-        namespace, rest = rest[1], rest[2:]
-    plural, name, subresource = [*rest, "", ""][:3]
-    if plural not in kinds or len(rest) > 3:
-        return None
-    is_namespaced = ALL_KINDS[plural].namespaced and not group_version.startswith(_MANAGEMENT_GROUP)
-    if (namespace and not is_namespaced) or (name and is_namespaced and not namespace):
-        return None
-    return Target(
-        group_version=group_version,
-        plural=plural,
-        namespace=namespace,
-        name=name,
-        subresource=subresource,
-        is_namespaced=is_namespaced,
-    )
 
 
 def select(found: Iterable[Object], query: Mapping[str, str]) -> list[Object]:

@@ -30,7 +30,7 @@ class Wish:
     """A target that failed here, with no other one to go back to. What it made goes back to the newest revision that
     it did not make, or is removed if it made the first one."""
     keeps_first: bool = False
-    """Whether what it made first is not removed: it was completed, and failed here after a label moved this one."""
+    """Whether a first revision for that target stays: the target was completed since, so none is left to go back to."""
     awaited: Target | None = None
     """What the options ask for, if this guest cluster does not get it now."""
     remove: bool = False

@@ -92,7 +92,7 @@ class Override(_Fields):
     values: Annotated[dict[str, Any], AfterValidator(_keep_image)] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse an entry that names no guest clusters, and a digest of whatever version."""
+        """Refuse an entry that names no guest clusters, and a digest without a version."""
         if not (self.workspaces or self.clusters or self.cluster_selector):
             raise SettingsError("must have workspaces, clusters or clusterSelector")
         if self.chart_digest and not self.chart_version:
