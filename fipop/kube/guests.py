@@ -7,16 +7,15 @@ cluster's API server answers is not: it is bounded in bytes, pages and time, and
 from __future__ import annotations
 
 import base64
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-import aiohttp
 import yaml
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 
-from fipop.boundary import ApiServer
-from fipop.errors import GuestError
+from fipop.boundary import ApiRequest, ApiResponse, ApiServer
+from fipop.errors import GuestError, StartError
 from fipop.jsons import Json
 from fipop.kube.server import HttpServer
 
@@ -101,29 +100,40 @@ class GuestServers:
     """Reaches guest clusters; those behind one Rancher share its connections: a handshake costs more than a request."""
 
     def __init__(self) -> None:
-        self._connectors: dict[str, aiohttp.TCPConnector] = {}
+        self._ranchers: dict[str, HttpServer] = {}
 
     def __call__(self, access: GuestAccess) -> ApiServer:
         """Return a guest cluster's API server. Raises GuestError if Rancher's certificate authority cannot be used."""
-        configuration = Configuration(
-            host=access.server,
-            api_key={"BearerToken": f"Bearer {access.token}"},
-            ca_cert_data=access.ca_pem or None,
-        )
-        configuration.disable_strict_ssl_verification = True
-        connector = self._connectors.get(access.ca_pem)
-        if connector is None:
+        rancher = self._ranchers.get(access.ca_pem)
+        if rancher is None:
+            configuration = Configuration(
+                host=access.server, ca_cert_data=access.ca_pem or None, connection_pool_maxsize=CONNECTIONS
+            )
+            configuration.client_session_kwargs = {"trust_env": False}
             try:
-                tls = RESTClientObject(configuration).ssl_context
-            except (OSError, ValueError) as error:
+                rancher = HttpServer(configuration)
+            except StartError as error:
                 raise GuestError("the kubeconfig's certificate authority cannot be used") from error
-            connector = aiohttp.TCPConnector(ssl=tls, limit=CONNECTIONS, keepalive_timeout=30)
-            self._connectors[access.ca_pem] = connector
-        configuration.client_session_kwargs = {"connector": connector, "trust_env": False}
-        return HttpServer(configuration)
+            self._ranchers[access.ca_pem] = rancher
+        return _GuestServer(rancher, access)
 
     async def close(self) -> None:
         """Close all connections."""
-        for connector in self._connectors.values():
-            await connector.close()
-        self._connectors.clear()
+        for rancher in self._ranchers.values():
+            await rancher.close()
+        self._ranchers.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _GuestServer:
+    rancher: HttpServer
+    access: GuestAccess
+
+    async def close(self) -> None:
+        """Leave the connections to the other guest clusters."""
+
+    def check_authority(self) -> None:
+        """Do nothing: each visit reads the authority with the kubeconfig."""
+
+    def send(self, request: ApiRequest) -> AbstractAsyncContextManager[ApiResponse]:
+        return self.rancher.send(request, to=(self.access.server, self.access.token))

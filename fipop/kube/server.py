@@ -69,15 +69,23 @@ class HttpServer:
             )
 
     @asynccontextmanager
-    async def send(self, request: ApiRequest) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request with the credential of the moment, and return its answer until the context ends."""
+    async def send(
+        self, request: ApiRequest, to: tuple[str, str] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request with the credential of the moment, and return its answer until the context ends.
+
+        `to` is another URL that these connections lead to, and the token for it.
+        """
         # It gets neither headers nor body: it would copy both, in search of models.
         method, url, credential, *_ = await self._api.param_serialize(
             request.method,
             request.path,
             query_params=list(request.query.items()),
-            auth_settings=["BearerToken"],
+            auth_settings=None if to else ["BearerToken"],
+            _host=to and to[0],
         )
+        if to:
+            credential = {"authorization": f"Bearer {to[1]}"}
         headers = {"User-Agent": _USER_AGENT, **request.headers, **credential}
         response = (
             await self._api.call_api(method, url, headers, request.body, _request_timeout=_NO_TIMEOUT)

@@ -184,6 +184,7 @@ async def open_fleet(
             "kubevipChartRepoUrl": charts.url,
             "operateGuestClusterInterval": "10",
             "helmConcurrency": "8",
+            "guestRequestsPerSecond": "1000",
             "kubevipRolloutCanaries": str(CANARIES),
             "kubevipRolloutMaxConcurrency": "25%",
             "kubevipRolloutMinSuccessTime": "1",
