@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fipop.api import names
 from fipop.api.objects import read_metadata
+from fipop.api.options import find_binary, read_texts
 from fipop.errors import ConflictError, FipopError, StartError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -114,12 +115,12 @@ class Configuration:
         if version == self._seen:
             return
         self._seen = version
-        data = config_map.get("data") or {}
+        data = read_texts(config_map)
         before = self.settings
         self.annotations = dict(metadata.get("annotations") or {})
         self.settings, self.bad_options = parse_settings(data, before)
         self._about = reference_to(CONFIG_MAPS, read_metadata(config_map))
-        self._report((*warnings(self.settings), *find_unknown(data)))
+        self._report((*warnings(self.settings), *find_unknown(data), *find_binary(config_map)))
         if self.settings != before:
             logger.info("Settings changed", extra={"changed": _changed(before, self.settings)})
             for listener in self.listeners:
@@ -129,18 +130,28 @@ class Configuration:
         """Report bad values and unwise ones, once each."""
         for bad in self.bad_options:
             if bad not in self._told:
-                message = f"Option {bad.option} {bad.reason}: it is {bad.value!r}."
-                if bad.option in self.settings.unknown_options:
-                    message += " Correct it: until then, fipop changes no releases in guest clusters."
-                else:
-                    message += " fipop keeps the last valid value."
-                logger.error("Option is invalid", extra={"option": bad.option, "error": bad.reason})
+                message = f"Option {bad.option} {bad.reason}: it is {bad.value!r}. {self._describe_effect(bad.option)}"
+                fields = {"option": bad.option, "value": bad.value, "error": bad.reason}
+                logger.error("Option is invalid", extra=fields)
                 self.complain("BadOption", message)
         for warning in unwise:
             if warning not in self._warned:
                 logger.warning("Option has a risk", extra={"error": warning})
                 self.complain("UnwiseOption", f"ConfigMap kube-fip-config has a risk: {warning}.")
         self._told, self._warned = self.bad_options, unwise
+
+    def _describe_effect(self, option: str) -> str:
+        """Return what a bad value of an option causes."""
+        settings = self.settings
+        if option not in settings.unknown_options:
+            return "fipop keeps the last valid value."
+        if option in settings.unknown_release_options:
+            return "Correct it: until then, fipop changes no releases in guest clusters."
+        if option in settings.unknown_rollout_options:
+            return "Correct it: until then, rollouts stand still."
+        if option == "createFloatingIPs":
+            return "Correct it: until then, fipop creates no floating IPs."
+        return "fipop uses the default."
 
 
 def read_defaults(folder: Path | None) -> dict[str, str]:

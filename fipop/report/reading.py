@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from fipop.api import names
 from fipop.api.codec import parse_time
+from fipop.api.options import find_binary, read_texts
 from fipop.errors import ApiError, FipopError, ForbiddenError
 from fipop.jsons import Json, as_list, as_mapping, as_text
 from fipop.kube.client import KubeClient
@@ -148,8 +149,7 @@ class SnapshotReader:
         )
         failed = {each.what for each in self.unread[before:]}
         self.unread = list(dict.fromkeys(self.unread))
-        data = as_mapping((config or {}).get("data"))
-        texts = {key: as_text(value) for key, value in data.items()}
+        texts = read_texts(config or {})
         settings, bad = parse_settings(texts, DEFAULTS)
         return Installation(
             namespace=namespace,
@@ -165,7 +165,7 @@ class SnapshotReader:
             has_settings=None if "the options" in failed else config is not None,
             settings=settings,
             bad_options=bad,
-            unwise_options=(*warnings(settings), *find_unknown(texts)),
+            unwise_options=(*warnings(settings), *find_unknown(texts), *find_binary(config or {})),
             rollout=parse_rollout(as_mapping((rollout or {}).get("data"))),
             rollout_guests=parse_counts(as_mapping((rollout or {}).get("data"))),
         )

@@ -1,5 +1,6 @@
 """kube-fip-config: it is read every 5 s, created again if it is deleted, and bad values of it change no release."""
 
+import base64
 import logging
 
 import pytest
@@ -122,6 +123,46 @@ async def test_while_no_good_value_of_an_option_that_shapes_releases_is_known_no
     fleet.set_options(**{option: None})  # type: ignore[arg-type]
     await fleet.pass_time(VISITED)
     assert set(fleet.guests[A].releases.values()) == {"deployed"}
+
+
+@pytest.mark.parametrize(
+    ("option", "effect"),
+    [
+        ("kubevipChartVersion", "Correct it: until then, fipop changes no releases in guest clusters."),
+        ("kubevipRolloutCanaries", "Correct it: until then, rollouts stand still."),
+        ("createFloatingIPs", "Correct it: until then, fipop creates no floating IPs."),
+        ("helmConcurrency", "fipop uses the default."),
+    ],
+)
+async def test_a_bad_value_at_the_start_is_reported_with_what_it_causes(option: str, effect: str) -> None:
+    fleet = build_opted_in()
+    fleet.set_options(**{option: "none"})
+    await fleet.start(leader_election=False)
+    [message] = reports(fleet, "BadOption")
+    assert message.endswith(f": it is 'none'. {effect}")
+    assert bool(fleet.guests[A].releases) is (option in {"createFloatingIPs", "helmConcurrency"})
+
+
+async def test_an_option_that_is_not_utf_8_is_a_bad_value_and_not_an_absent_one() -> None:
+    """`kubectl create configmap --from-file` puts such a file into binaryData."""
+    fleet = build_opted_in()
+    fleet.set_options(kubevipUpdate="true", kubevipChartValues="nodeSelector: {vip: here}")
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(VISITED)
+    secrets = fleet.guests[A].of_kind("secrets")
+    assert set(fleet.guests[A].releases.values()) == {"deployed"}
+    fleet.set_options(kubevipChartValues=None)  # type: ignore[arg-type]
+    binary = {
+        "kubevipChartValues": base64.b64encode("# f\xfcr alle\nnodeSelector: {vip: here}".encode("latin-1"))
+    }
+    found = fleet.memory.objects[OPTIONS]
+    fleet.write(OPTIONS, {**found, "binaryData": {name: each.decode() for name, each in binary.items()}})
+    await fleet.pass_time(VISITED)
+    [message] = reports(fleet, "BadOption")
+    assert message.startswith("Option kubevipChartValues must be")
+    [message] = reports(fleet, "UnwiseOption")
+    assert 'option "kubevipChartValues" is in binaryData: it must be text in UTF-8' in message
+    assert fleet.guests[A].of_kind("secrets") == secrets, "no revision was made"
 
 
 async def test_an_unknown_name_is_warned_of_and_changes_nothing() -> None:
