@@ -24,6 +24,8 @@ from fipop.runtime.store import Change, Projection, Store
 P = TypeVar("P", bound=Projection)
 
 LIST_SECONDS = 60.0
+OBJECTS_AT_ONCE = 50
+"""How many objects of a list are taken in before others have the loop: the Lease must be renewed meanwhile."""
 FIRST_PAUSE_SECONDS = 1.5
 """Who finds the Lease free has it by then: the first lists are those of the new leader, too."""
 RELIST_SECONDS = 300.0
@@ -70,8 +72,11 @@ class Informer(Generic[P]):
             timeout_seconds=LIST_SECONDS,
             project=self._trim,
         )
-        for change in self._store.resync(listing, seen_before=seen_before):
-            self._changed(change)
+        for number, change in enumerate(self._store.resync(listing, seen_before=seen_before), start=1):
+            if change is not None:
+                self._changed(change)
+            if number % OBJECTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
         self.loaded.set()
         return listing.resource_version
 
