@@ -133,34 +133,34 @@ class Relister:
         self._informers = informers
         self._random = random
         self._every_seconds = every_seconds
-        self._asked = asyncio.Event()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._turn = asyncio.Lock()
+        self._due_at = 0.0
 
     async def refresh(self) -> None:
-        """Have lists that begin now: a leader must know what the former one did last."""
-        self._waiting.append(asyncio.get_running_loop().create_future())
-        self._asked.set()
-        await self._waiting[-1]
+        """List everything from now on: a leader must know what the former one did last. Raises RestoredStoreError."""
+        async with self._turn:
+            await self._list()
 
     async def run(self) -> None:
         """Go on until cancelled. Raises RestoredStoreError: the process must exit then, and start again."""
-        await self._rest(FIRST_PAUSE_SECONDS)
+        self._due_at = loop_time() + FIRST_PAUSE_SECONDS
         while True:
-            served, self._waiting = self._waiting, []
-            self._asked.clear()
-            left, failures = self._informers, 0
-            while left:
-                listed = [await self._relist(each) for each in left]
-                # From the first failure on, as their order matters.
-                left = left[listed.index(False) :] if False in listed else ()
-                if left:
-                    failures += 1
-                    await asyncio.sleep(_BACKOFF.delay_seconds(failures, self._random))
-            self.loaded.set()
-            for each in served:
-                if not each.done():
-                    each.set_result(None)
-            await self._rest(self._every_seconds * self._random.uniform(0.9, 1.0))
+            await asyncio.sleep(self._due_at - loop_time())
+            async with self._turn:
+                if loop_time() >= self._due_at:
+                    await self._list()
+
+    async def _list(self) -> None:
+        left, failures = self._informers, 0
+        while left:
+            listed = [await self._relist(each) for each in left]
+            # From the first failure on, as their order matters.
+            left = left[listed.index(False) :] if False in listed else ()
+            if left:
+                failures += 1
+                await asyncio.sleep(_BACKOFF.delay_seconds(failures, self._random))
+        self.loaded.set()
+        self._due_at = loop_time() + self._every_seconds * self._random.uniform(0.9, 1.0)
 
     async def _relist(self, informer: Informer[Any]) -> bool:
         try:
@@ -170,14 +170,6 @@ class Relister:
             logger.warning("Could not list resources, retrying", extra=fields)
             return False
         return True
-
-    async def _rest(self, seconds: float) -> None:
-        """Wait so long, or until lists are asked for."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._asked.wait()
-        except TimeoutError:
-            return
 
 
 def _without_managed_fields(obj: Json) -> Json:
