@@ -178,8 +178,14 @@ def run(part: Part, command: str, out: Path) -> bool:
 def main(arguments: Sequence[str], *, parts: Sequence[Part] = PARTS, out: Path = OUT) -> int:
     """Run the chosen parts one after the other; the exit code is 1 if one failed."""
     names = [each.name for each in parts]
-    parser = argparse.ArgumentParser(prog="python -m tests.night", description="Run what takes long.")
-    parser.add_argument("names", nargs="*", metavar="PART", help=f"{CI}, or of {', '.join(names)}")
+    width = max(map(len, names))
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.night",
+        description="Run what takes long.",
+        epilog="\n".join(("parts:", *(f"  {each.name:{width}}  {each.what}" for each in parts))),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="PART", help=f"{CI}, or some of those below")
     parser.add_argument("--long", action="store_true", help="run all that there is")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - {CI, *names}:
