@@ -91,17 +91,18 @@ class Informer(Generic[P]):
 
     async def run(self, random: Random) -> None:
         """List and watch, for ever; at least every RELIST_SECONDS there is a list. Raises RestoredStoreError."""
-        version, listed_at = 0, 0.0
+        version, listed_at, problem = 0, 0.0, ""
         while True:
             began = loop_time()
             try:
                 if not version or began - listed_at >= RELIST_SECONDS:
                     version, listed_at = await self.relist(), began
-                version = await self._watch(version)
+                version, problem = await self._watch(version), ""
             except ApiError as error:
-                version = 0
-                fields = {"resource": self.resource.plural, "error": str(error)}
-                logger.info("Watch ended early, listing again", extra=fields)
+                if str(error) != problem:
+                    fields = {"resource": self.resource.plural, "error": str(error)}
+                    logger.warning("Could not list or watch, retrying", extra=fields)
+                version, problem = 0, str(error)
             if not version or loop_time() - began < SHORTEST_WATCH_SECONDS:
                 await asyncio.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.0))
 
