@@ -40,9 +40,18 @@ def read(kind: type[T], item: object) -> T:
         return _adapter(kind).validate_python(item)
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False)
-        texts = (f"{'.'.join(map(str, each['loc']))} {_describe(each['msg'])}" for each in found)
+        texts = (f"{'.'.join(map(str, each['loc']))} {describe_problem(each['msg'])}" for each in found)
         parts = {str(each["loc"][0]) for each in found if each["loc"]}
         raise UnreadableError(problem=next(texts).strip(), parts=parts) from None
+
+
+def describe_problem(message: str) -> str:
+    """Return what pydantic says is wrong with a value, as what the value must be."""
+    return (
+        message.removeprefix("Value error, ")
+        .replace("Input should", "must")
+        .replace("Field required", "must be set")
+    )
 
 
 def write(value: object) -> Json:
@@ -90,14 +99,6 @@ def _adapter(kind: type[T]) -> TypeAdapter[T]:
 
 
 _adapters: dict[type[Any], TypeAdapter[Any]] = {}
-
-
-def _describe(message: str) -> str:
-    return (
-        message.removeprefix("Value error, ")
-        .replace("Input should", "must")
-        .replace("Field required", "must be set")
-    )
 
 
 def _null_if_empty(value: Any) -> Any:

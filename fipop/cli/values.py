@@ -23,7 +23,7 @@ from fipop.report.rendering import count_of
 from fipop.report.snapshot import Snapshot
 from fipop.report.values import build_order, find_changes, read_manifest, trace_values
 from fipop.settings.options import parse_settings
-from fipop.settings.yaml import YamlRefusedError
+from fipop.settings.yaml import RefusedError
 from fipop.texts import clean
 
 _LONGEST = 200
@@ -83,7 +83,7 @@ def _show_changes(
     before = snapshot.installation.settings
     try:
         after, bad = parse_settings(read_manifest(diff.read_text(encoding="utf-8")), before)
-    except (YamlRefusedError, UnicodeDecodeError) as error:
+    except (RefusedError, UnicodeDecodeError) as error:
         fail(f"{diff} {error}")
     if bad:
         fail(f"{diff}: option {bad[0].option} {bad[0].reason}")

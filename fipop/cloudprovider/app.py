@@ -12,7 +12,7 @@ from random import Random
 from fipop.boundary import ApiFactory, Clock, end_process
 from fipop.cloudprovider.controller import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
-from fipop.cloudprovider.metrics import API_REQUESTS, REGISTRY, ROWS, ServiceSnapshot
+from fipop.cloudprovider.metrics import API_REQUESTS, REGISTRY, ServiceSnapshot, render_services
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
 from fipop.cloudprovider.service import ADDRESSES, FINALIZER, build_released
 from fipop.cloudprovider.services import ServiceCache
@@ -22,7 +22,7 @@ from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
-from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.metrics.gauges import Gauges, build_registry
 from fipop.runtime.http import ProbeServer
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
@@ -106,7 +106,7 @@ class CloudProvider:
         """Start and work until cancelled."""
         options, http = self._options, None
         if options.port is not None:
-            registry = build_registry(REGISTRY, GaugeTable(ROWS, self._snapshot))
+            registry = build_registry(REGISTRY, Gauges(lambda: render_services(self._snapshot())))
             http = ProbeServer(self._process.why_not_ready, registry, host=options.host, port=options.port)
             await http.start()
         try:

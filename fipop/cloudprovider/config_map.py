@@ -97,7 +97,7 @@ class ConfigMapFollower:
 
     @property
     def _is_missing(self) -> bool:
-        return self._store.loaded and self._store.get(self._namespace, self._name) is None
+        return self._informer.loaded.is_set() and self._store.get(self._namespace, self._name) is None
 
     def _hand_over(self, change: Change[_Version]) -> None:
         self._take(change.new.obj if change.new is not None else None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Histogram
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from fipop.metrics.gauges import WORK_BUCKETS, Row, Series, build_registry
+from fipop.metrics.gauges import WORK_BUCKETS, build_gauge, build_registry
 
 REGISTRY = build_registry()
 """Everything that is counted in this process."""
@@ -55,36 +56,34 @@ class ServiceSnapshot:
     bad_keys: int = 0
 
 
-def _number(name: str, documentation: str, value: Callable[[ServiceSnapshot], float]) -> Row[ServiceSnapshot]:
-    return Row(name, documentation, (), lambda found: [((), value(found))])
-
-
-def _pools(name: str, documentation: str, value: Callable[[PoolSample], float]) -> Row[ServiceSnapshot]:
-    def series(found: ServiceSnapshot) -> Series:
-        return (((pool.key, pool.family), value(pool)) for pool in found.pools)
-
-    return Row(name, documentation, ("key", "family"), series)
-
-
-ROWS: tuple[Row[ServiceSnapshot], ...] = (
-    Row("fipop_build_info", "The version of fipop.", ("version",), lambda found: [((found.version,), 1)]),
-    _number("fipop_leader", "Whether this replica leads.", lambda found: int(found.leading)),
-    _number("fipop_services_waiting", "Services that wait for an address.", lambda found: found.waiting),
-    _number(
+def render_services(found: ServiceSnapshot) -> Iterator[Metric]:
+    """Yield the gauges of the cloud provider."""
+    yield build_gauge("fipop_build_info", "The version of fipop.", ("version",), [((found.version,), 1)])
+    yield GaugeMetricFamily("fipop_leader", "Whether this replica leads.", value=found.leading)
+    yield GaugeMetricFamily(
+        "fipop_services_waiting", "Services that wait for an address.", value=found.waiting
+    )
+    yield GaugeMetricFamily(
         "fipop_services_paused",
         "Services that another writer changes again and again, and fipop pauses before it writes them.",
-        lambda found: found.paused,
-    ),
-    _number("fipop_service_bad_keys", "Invalid keys of the ConfigMap.", lambda found: found.bad_keys),
-    _pools("fipop_service_pool_addresses", "Addresses of a pool, by its key.", lambda pool: pool.total),
-    _pools(
+        value=found.paused,
+    )
+    yield GaugeMetricFamily("fipop_service_bad_keys", "Invalid keys of the ConfigMap.", value=found.bad_keys)
+    yield build_gauge(
+        "fipop_service_pool_addresses",
+        "Addresses of a pool, by its key.",
+        ("key", "family"),
+        (((each.key, each.family), each.total) for each in found.pools),
+    )
+    yield build_gauge(
         "fipop_service_pool_used",
         "Addresses of a pool that are in use, a shared one once.",
-        lambda pool: pool.used,
-    ),
-    _pools(
+        ("key", "family"),
+        (((each.key, each.family), each.used) for each in found.pools),
+    )
+    yield build_gauge(
         "fipop_service_pool_free",
         "Addresses of a pool that are free.",
-        lambda pool: pool.total - pool.used,
-    ),
-)
+        ("key", "family"),
+        (((each.key, each.family), each.total - each.used) for each in found.pools),
+    )

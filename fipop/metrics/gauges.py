@@ -1,9 +1,8 @@
-"""Gauges about objects, as a table: a row has the name, help and labels of a gauge, and what yields its series."""
+"""Gauges about objects: each scrape renders them from what is known then, so their series go with the objects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -12,42 +11,35 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 WORK_BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-T = TypeVar("T")
-
 Series = Iterable[tuple[Sequence[str], float]]
 
 
-class Row(NamedTuple, Generic[T]):
-    """One gauge over a state; `series` yields values of its labels and a number, or nothing."""
+class Gauges(Collector):
+    """Collects what `read` returns at the moment."""
 
-    name: str
-    documentation: str
-    labels: Sequence[str]
-    series: Callable[[T], Series]
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what is true now."""
+        return self._read()
 
 
-class GaugeTable(Collector, Generic[T]):
-    """Renders rows from the state at each scrape."""
-
-    def __init__(self, rows: Sequence[Row[T]], state: Callable[[], T]) -> None:
-        self._rows = rows
-        self._state = state
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Render what is true now."""
-        state = self._state()
-        for row in self._rows:
-            gauge = GaugeMetricFamily(row.name, row.documentation, labels=row.labels)
-            for labels, value in row.series(state):
-                gauge.add_metric([clean_label(text) for text in labels], value)
-            yield gauge
+def build_gauge(
+    name: str, documentation: str, labels: Sequence[str] = (), series: Series = ()
+) -> GaugeMetricFamily:
+    """Return a gauge with these series: the values of its labels, and a number."""
+    gauge = GaugeMetricFamily(name, documentation, labels=labels)
+    for values, number in series:
+        gauge.add_metric([clean_label(text) for text in values], number)
+    return gauge
 
 
 def build_registry(*sources: Collector) -> CollectorRegistry:

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,11 @@ from fipop.guest.helm.command import Helm, empty_folder
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.metrics import counters
-from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.metrics.gauges import Gauges, build_registry
 from fipop.operator.configuration import Configuration, read_defaults
 from fipop.operator.crds import find_our_age, read_crds, settle_crds
 from fipop.operator.manager import Manager
-from fipop.operator.metrics import ROWS, FleetSnapshot, build_snapshot
+from fipop.operator.metrics import Fleet, read_fleet, render_fleet
 from fipop.operator.predecessor import Predecessor
 from fipop.operator.queues import build_queues
 from fipop.runtime.http import ProbeServer
@@ -180,7 +180,7 @@ class Operator:
         """Start and work until cancelled."""
         options = self._options
         if options.health_port is not None:
-            registry = build_registry(counters.REGISTRY, GaugeTable(ROWS, self._snapshot))
+            registry = build_registry(counters.REGISTRY, Gauges(lambda: render_fleet(self._read_fleet())))
             self._http = ProbeServer(
                 self._process.why_not_ready, registry, host=options.health_host, port=options.health_port
             )
@@ -264,16 +264,16 @@ class Operator:
     def _leads_for(self, seconds: float = 0.0) -> bool:
         return self._elector is None or self._elector.leads_for(seconds)
 
-    def _snapshot(self) -> FleetSnapshot:
+    def _read_fleet(self) -> Fleet:
         since_read = self._process.since_read
-        return replace(
-            build_snapshot(self._cache, self._manager if self._manager.is_working else None),
+        process = Fleet(
             version=self._options.version,
             leading=self._leads_for(),
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
             last_answer=None if since_read is None else self._world.clock.now().timestamp() - since_read,
         )
+        return read_fleet(process, self._cache, self._manager if self._manager.is_working else None)
 
     def _note_request(self, target: str, record: RequestRecord) -> None:
         counters.observe_api_request(target, record.verb, record.status, record.duration_seconds)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from fipop.jsons import JsonView, as_mapping, as_text
 from fipop.rancher.objects import OBJECT_NAME
-from fipop.settings.yaml import YamlRefusedError, parse_yaml
+from fipop.settings.yaml import RefusedError, parse_yaml
 
 MAX_KUBECONFIG_BYTES = 64 * 1024
 _CREDENTIAL_ID = "harvestercredentialConfig-clusterId"
@@ -32,7 +32,7 @@ def parse_credential(secret: JsonView) -> str | None:
 def _cluster_of_kubeconfig(text: str) -> str:
     try:
         kubeconfig = as_mapping(parse_yaml(text, max_bytes=MAX_KUBECONFIG_BYTES))
-    except YamlRefusedError:
+    except RefusedError:
         return ""
     context = _named(kubeconfig.get("contexts"), kubeconfig.get("current-context"))
     cluster = _named(kubeconfig.get("clusters"), as_mapping(context.get("context")).get("cluster"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fipop.guest.helm.charts import Role, Target, wanted_charts, wanted_overrides, wanted_values
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.settings.options import Settings
-from fipop.settings.yaml import YamlRefusedError, parse_yaml_mapping
+from fipop.settings.yaml import RefusedError, parse_yaml_mapping
 
 VERSION = "(chart version)"
 NEWEST = "(newest)"
@@ -103,13 +103,13 @@ def find_unfitting(settings: Settings, clusters: Iterable[ProvisioningCluster]) 
 
 
 def read_manifest(text: str) -> dict[str, str]:
-    """Return the data of a manifest of kube-fip-config. Raises YamlRefusedError."""
+    """Return the data of a manifest of kube-fip-config. Raises RefusedError."""
     data = parse_yaml_mapping(text, max_bytes=_MAX_BYTES).get("data")
     if not isinstance(data, Mapping):
-        raise YamlRefusedError("must be a manifest of ConfigMap kube-fip-config, with data")
+        raise RefusedError("must be a manifest of ConfigMap kube-fip-config, with data")
     texts = {key: value for key, value in data.items() if isinstance(value, str)}
     for each in data.keys() - texts.keys():
-        raise YamlRefusedError(f"must have a text as data.{each}")
+        raise RefusedError(f"must have a text as data.{each}")
     return texts
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.aiohttp import make_aiohttp_handler
+from prometheus_client.exposition import choose_encoder
 
 from fipop.errors import StartError
+from fipop.metrics.gauges import Gauges
 from fipop.texts import sentence
 
 POLL_SECONDS = 0.5
@@ -36,6 +37,7 @@ class ProbeServer:
         port: int,
     ) -> None:
         self._why_not_ready = why_not_ready
+        self._registry = registry
         self._host = host
         self._port = port
         self._second: web.TCPSite | None = None
@@ -44,7 +46,7 @@ class ProbeServer:
         app.router.add_get("/livez", self._live)
         app.router.add_get("/healthz", self._live)
         app.router.add_get("/readyz", self._ready)
-        app.router.add_get("/metrics", make_aiohttp_handler(registry))
+        app.router.add_get("/metrics", self._scrape)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
 
     @property
@@ -106,6 +108,18 @@ class ProbeServer:
 
     async def _ready(self, _: web.Request) -> web.Response:
         return _render(self._why_not_ready())
+
+    async def _scrape(self, request: web.Request) -> web.Response:
+        """Answer as the package does, but let others have the loop meanwhile: a large fleet has thousands of lines."""
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        families = []
+        for family in self._registry.collect():
+            families.append(family)
+            await asyncio.sleep(0)
+        text = await asyncio.to_thread(encode, Gauges(lambda: families))
+        response = web.Response(body=text, headers={"Content-Type": content_type})
+        response.enable_compression()
+        return response
 
 
 def _render(problems: Mapping[str, str]) -> web.Response:

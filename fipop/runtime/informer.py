@@ -24,6 +24,8 @@ from fipop.runtime.store import Change, Projection, Store
 P = TypeVar("P", bound=Projection)
 
 LIST_SECONDS = 60.0
+OBJECTS_AT_ONCE = 50
+"""How many objects of a list are taken in before others have the loop: the Lease must be renewed meanwhile."""
 FIRST_PAUSE_SECONDS = 1.5
 """Who finds the Lease free has it by then: the first lists are those of the new leader, too."""
 RELIST_SECONDS = 300.0
@@ -70,8 +72,11 @@ class Informer(Generic[P]):
             timeout_seconds=LIST_SECONDS,
             project=self._trim,
         )
-        for change in self._store.resync(listing, seen_before=seen_before):
-            self._changed(change)
+        for number, change in enumerate(self._store.resync(listing, seen_before=seen_before), start=1):
+            if change is not None:
+                self._changed(change)
+            if number % OBJECTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
         self.loaded.set()
         return listing.resource_version
 
@@ -86,17 +91,18 @@ class Informer(Generic[P]):
 
     async def run(self, random: Random) -> None:
         """List and watch, for ever; at least every RELIST_SECONDS there is a list. Raises RestoredStoreError."""
-        version, listed_at = 0, 0.0
+        version, listed_at, problem = 0, 0.0, ""
         while True:
             began = loop_time()
             try:
                 if not version or began - listed_at >= RELIST_SECONDS:
                     version, listed_at = await self.relist(), began
-                version = await self._watch(version)
+                version, problem = await self._watch(version), ""
             except ApiError as error:
-                version = 0
-                fields = {"resource": self.resource.plural, "error": str(error)}
-                logger.info("Watch ended early, listing again", extra=fields)
+                if str(error) != problem:
+                    fields = {"resource": self.resource.plural, "error": str(error)}
+                    logger.warning("Could not list or watch, retrying", extra=fields)
+                version, problem = 0, str(error)
             if not version or loop_time() - began < SHORTEST_WATCH_SECONDS:
                 await asyncio.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.0))
 
@@ -128,34 +134,34 @@ class Relister:
         self._informers = informers
         self._random = random
         self._every_seconds = every_seconds
-        self._asked = asyncio.Event()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._turn = asyncio.Lock()
+        self._due_at = 0.0
 
     async def refresh(self) -> None:
-        """Have lists that begin now: a leader must know what the former one did last."""
-        self._waiting.append(asyncio.get_running_loop().create_future())
-        self._asked.set()
-        await self._waiting[-1]
+        """List everything from now on: a leader must know what the former one did last. Raises RestoredStoreError."""
+        async with self._turn:
+            await self._list()
 
     async def run(self) -> None:
         """Go on until cancelled. Raises RestoredStoreError: the process must exit then, and start again."""
-        await self._rest(FIRST_PAUSE_SECONDS)
+        self._due_at = loop_time() + FIRST_PAUSE_SECONDS
         while True:
-            served, self._waiting = self._waiting, []
-            self._asked.clear()
-            left, failures = self._informers, 0
-            while left:
-                listed = [await self._relist(each) for each in left]
-                # From the first failure on, as their order matters.
-                left = left[listed.index(False) :] if False in listed else ()
-                if left:
-                    failures += 1
-                    await asyncio.sleep(_BACKOFF.delay_seconds(failures, self._random))
-            self.loaded.set()
-            for each in served:
-                if not each.done():
-                    each.set_result(None)
-            await self._rest(self._every_seconds * self._random.uniform(0.9, 1.0))
+            await asyncio.sleep(self._due_at - loop_time())
+            async with self._turn:
+                if loop_time() >= self._due_at:
+                    await self._list()
+
+    async def _list(self) -> None:
+        left, failures = self._informers, 0
+        while left:
+            listed = [await self._relist(each) for each in left]
+            # From the first failure on, as their order matters.
+            left = left[listed.index(False) :] if False in listed else ()
+            if left:
+                failures += 1
+                await asyncio.sleep(_BACKOFF.delay_seconds(failures, self._random))
+        self.loaded.set()
+        self._due_at = loop_time() + self._every_seconds * self._random.uniform(0.9, 1.0)
 
     async def _relist(self, informer: Informer[Any]) -> bool:
         try:
@@ -165,14 +171,6 @@ class Relister:
             logger.warning("Could not list resources, retrying", extra=fields)
             return False
         return True
-
-    async def _rest(self, seconds: float) -> None:
-        """Wait so long, or until lists are asked for."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._asked.wait()
-        except TimeoutError:
-            return
 
 
 def _without_managed_fields(obj: Json) -> Json:

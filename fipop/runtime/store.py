@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -99,7 +99,6 @@ class Store(Generic[P]):
         self._tombstones: dict[Name, int] = {}
         self._highest_version = 0
         self._listed_at = 0
-        self._loaded = False
         self._key_of = dict(indexes or {})
         self._indexes: dict[str, dict[Hashable, dict[Name, P]]] = {name: {} for name in self._key_of}
 
@@ -107,11 +106,6 @@ class Store(Generic[P]):
     def highest_version(self) -> int:
         """The highest version seen so far, in an object, a deletion or a list."""
         return self._highest_version
-
-    @property
-    def loaded(self) -> bool:
-        """Whether an authoritative list has been taken in: before that, absence says nothing."""
-        return self._loaded
 
     def __len__(self) -> int:
         return len(self._living)
@@ -171,33 +165,32 @@ class Store(Generic[P]):
         self._highest_version = max(self._highest_version, version)
         return self._tombstone(name, version)
 
-    def resync(self, listing: Listing[JsonView], *, seen_before: int) -> list[Change[P]]:
-        """Bring the store in line with an authoritative list; the changes come sorted by namespace and name.
+    def resync(self, listing: Listing[JsonView], *, seen_before: int) -> Iterator[Change[P] | None]:
+        """Bring the store in line with an authoritative list, object by object; yield None for one without news.
 
-        `seen_before` is `highest_version` at the time the list was asked for: events that overtook the answer
+        The caller may do other things between two objects, and take in events: for each name the highest version
+        wins. `seen_before` is `highest_version` at the time the list was asked for: events that overtook the answer
         prove nothing. An object that the list lacks is dropped only where its version is not newer than the
         list's.
 
         Raises RestoredStoreError, with the store unchanged, where the list can't follow from what was seen.
         """
-        items = sorted(((_name_of(item), item) for item in listing.items), key=lambda pair: pair[0])
+        items = {_name_of(item): item for item in listing.items}
         self._check_not_restored(items, listing.resource_version, seen_before)
-        changes = [self.put(item) for _, item in items]
-        listed = {name for name, _ in items}
-        missing = [name for name in self._order if name not in listed]
-        changes += [self._tombstone(name, listing.resource_version) for name in missing]
+        for name in sorted(items):
+            yield self.put(items[name])
+        for name in [each for each in self._order if each not in items]:
+            yield self._tombstone(name, listing.resource_version)
         self._highest_version = max(self._highest_version, listing.resource_version)
         self._listed_at = max(self._listed_at, listing.resource_version)
         self._tombstones = {name: at for name, at in self._tombstones.items() if at > self._listed_at}
-        self._loaded = True
-        return sorted((change for change in changes if change is not None), key=_name_of_change)
 
     def _check_not_restored(
-        self, items: list[tuple[Name, JsonView]], list_version: int, seen_before: int
+        self, items: Mapping[Name, JsonView], list_version: int, seen_before: int
     ) -> None:
         if list_version < seen_before:
             raise RestoredStoreError(f"the list of {self._kind}", shown=list_version, seen=seen_before)
-        for name, item in items:
+        for name, item in items.items():
             known, shown = self._known_version(name), _version_of(item)
             # What is newer than the list may differ from it; what is not newer must be in it as we saw it.
             if shown < known <= list_version:
@@ -262,8 +255,3 @@ def _name_of(obj: JsonView) -> Name:
 def _version_of(obj: JsonView) -> int:
     # Opaque by the letter of the API, but etcd's revision in fact, and comparable by KEP-5504 since 1.35.
     return int(obj["metadata"]["resourceVersion"])
-
-
-def _name_of_change(change: Change[P]) -> Name:
-    latest = change.latest
-    return latest.namespace or "", latest.name

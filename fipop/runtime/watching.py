@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from random import Random
 from typing import Any
 
@@ -82,8 +83,11 @@ async def watch(
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=END_SECONDS)
+    errors = [task.exception() for task in done if not task.cancelled()]
     # Only the class of an error: kopf's errors quote what the server said.
-    why = ", ".join(type(task.exception()).__name__ for task in done if not task.cancelled())
+    why = ", ".join(type(each).__name__ for each in errors)
+    if any(getattr(each, "status", None) == HTTPStatus.NOT_FOUND for each in errors):
+        why = "a kind is no longer served, such as that of a deleted CRD"
     raise StartError(what="watching", problem=f"ended ({why}): the process must restart")
 
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from fipop.api.codec import describe_problem
 from fipop.settings import values
 from fipop.settings.overrides import Overrides, OverridesText
 from fipop.settings.values import (
@@ -27,6 +28,7 @@ from fipop.settings.values import (
     RolloutType,
     parse_chart_values,
 )
+from fipop.texts import clean
 
 MAX_SHOWN = 100
 _LIKENESS = 0.85
@@ -84,7 +86,7 @@ class Settings:
 
     __pydantic_config__: ClassVar = ConfigDict(alias_generator=_option_name, hide_input_in_errors=True)
 
-    log_level: values.LogLevelName = LogLevel.INFO
+    log_level: LogLevel = LogLevel.INFO
     """Least severe level that fipop logs."""
     operate_guest_cluster_interval_seconds: values.Seconds = 480
     """Longest time between two visits of a guest cluster."""
@@ -92,7 +94,7 @@ class Settings:
     """Port on which the operator serves metrics."""
     trace_ipam_data: values.Bool = False
     """Log all ranges and addresses, at level Info, each time fipop counts them."""
-    kubevip_guest_install: values.GuestInstallName = GuestInstall.CLUSTER_LABEL
+    kubevip_guest_install: GuestInstall = GuestInstall.CLUSTER_LABEL
     """Guest clusters in which fipop installs kube-vip and its cloud provider."""
     kubevip_update: values.Bool = False
     """Upgrade releases that differ from the options."""
@@ -136,7 +138,7 @@ class Settings:
     """Time between two lists of Services in a guest cluster whose range has `perGuest`."""
     create_floating_ips: values.Bool = True
     """Create a floating IP for each guest cluster that has none."""
-    kubevip_rollout_type: values.RolloutTypeName = RolloutType.PROGRESSIVE
+    kubevip_rollout_type: RolloutType = RolloutType.PROGRESSIVE
     """How a changed chart or value reaches the fleet."""
     kubevip_rollout_canaries: values.SomeAmount = _CANARIES
     """Guest clusters that get a change first."""
@@ -148,7 +150,7 @@ class Settings:
     """Longest time from the start of helm in a guest cluster to its success."""
     kubevip_rollout_max_failures: values.AnyAmount = _NO_FAILURES
     """Failures that a wave after the canaries tolerates."""
-    kubevip_rollout_failure_strategy: values.FailureStrategyName = FailureStrategy.ROLLBACK
+    kubevip_rollout_failure_strategy: FailureStrategy = FailureStrategy.ROLLBACK
     """What happens to failed guest clusters when a rollout stops."""
     kubevip_rollout_paused: values.Bool = False
     """Stop the clock of the current rollout."""
@@ -217,7 +219,7 @@ def find_unknown(data: Mapping[str, str]) -> tuple[str, ...]:
     for name in sorted(data.keys() - OPTIONS.keys()):
         like = get_close_matches(name.lower(), known, n=1, cutoff=_LIKENESS)
         question = f' (did you mean "{known[like[0]]}"?)' if like else ""
-        found.append(f'option "{_clean(name)}" is unknown{question}')
+        found.append(f'option "{clean(name, MAX_SHOWN)}" is unknown{question}')
     return tuple(found)
 
 
@@ -272,7 +274,7 @@ def _find_reasons(texts: Mapping[str, str]) -> dict[str, str]:
         _ADAPTER.validate_python(texts)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
-        return {str(each["loc"][0]): each["msg"].removeprefix("Value error, ") for each in found}
+        return {str(each["loc"][0]): describe_problem(each["msg"]) for each in found}
     return {}
 
 
@@ -296,9 +298,4 @@ def _as_text(value: object) -> str:
 def _shown(option: str, text: str) -> str:
     # A URL may carry a password before its @ and a token after its ? or #.
     is_secret = option.endswith(("ChartValues", "Overrides")) or any(mark in text for mark in "@?#")
-    return f"({len(text)} characters)" if is_secret else _clean(text)
-
-
-def _clean(text: str) -> str:
-    shown = "".join(char if char.isprintable() else "?" for char in text[:MAX_SHOWN])
-    return shown + ("…" if len(text) > MAX_SHOWN else "")
+    return f"({len(text)} characters)" if is_secret else clean(text, MAX_SHOWN)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import AfterValidator, ConfigDict, PlainValidator, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from fipop.api.codec import describe_problem
 from fipop.settings.values import (
     ChartDigest,
     ChartVersion,
@@ -21,9 +22,8 @@ from fipop.settings.values import (
     LabelKey,
     LabelValue,
     Names,
-    SettingsError,
 )
-from fipop.settings.yaml import YamlRefusedError, find_line, parse_yaml
+from fipop.settings.yaml import RefusedError, find_line, parse_yaml
 
 Operator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
@@ -48,7 +48,7 @@ class Requirement(_Fields):
     def __post_init__(self) -> None:
         """Refuse what the API server refuses."""
         if bool(self.values) != (self.operator in ("In", "NotIn")):
-            raise SettingsError("must have values with In and NotIn, and none with Exists and DoesNotExist")
+            raise RefusedError("must have values with In and NotIn, and none with Exists and DoesNotExist")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether labels fulfil it. A label that is missing is not in any values."""
@@ -73,7 +73,7 @@ def _keep_image(values: dict[str, Any]) -> dict[str, Any]:
     """Refuse values that would leave a chart without its image."""
     image = values.get("image", {})
     if not isinstance(image, dict) or image.get("repository", "-") in (None, ""):
-        raise SettingsError("must keep the repository of the image")
+        raise RefusedError("must keep the repository of the image")
     return values
 
 
@@ -94,9 +94,9 @@ class Override(_Fields):
     def __post_init__(self) -> None:
         """Refuse an entry that names no guest clusters, and a digest without a version."""
         if not (self.workspaces or self.clusters or self.cluster_selector):
-            raise SettingsError("must have workspaces, clusters or clusterSelector")
+            raise RefusedError("must have workspaces, clusters or clusterSelector")
         if self.chart_digest and not self.chart_version:
-            raise SettingsError("must have a chartVersion beside chartDigest")
+            raise RefusedError("must have a chartVersion beside chartDigest")
 
     def fits(self, workspace: str, cluster: str, labels: Mapping[str, str]) -> bool:
         """Return whether it is for a guest cluster, by its provisioning Cluster's namespace, name and labels."""
@@ -120,22 +120,20 @@ ENTRIES = TypeAdapter(tuple[Override, ...])
 
 
 def parse_overrides(text: str) -> Overrides:
-    """Read the overrides for a chart, at most 64 KiB. Raises SettingsError, which names an entry and its line."""
+    """Read the overrides for a chart, at most 64 KiB. Raises RefusedError, which names an entry and its line."""
+    parsed = parse_yaml(text)
+    found = parsed if isinstance(parsed, list) else []
+    if parsed is not None and found is not parsed:
+        raise RefusedError("must be a YAML list")
     try:
-        parsed = parse_yaml(text)
-        found = parsed if isinstance(parsed, list) else []
-        if parsed is not None and found is not parsed:
-            raise SettingsError("must be a YAML list")
         entries = ENTRIES.validate_python(found)
-    except YamlRefusedError as error:
-        raise SettingsError(error.reason) from error
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        raise SettingsError(_describe(text, found, first["loc"], first["msg"])) from None
+        raise RefusedError(_describe(text, found, first["loc"], first["msg"])) from None
     known: set[str] = set()
     for number, each in enumerate(entries):
         if each.name in known:
-            raise SettingsError(_describe(text, found, (number, "name"), "must be unique"))
+            raise RefusedError(_describe(text, found, (number, "name"), "must be unique"))
         known.add(each.name)
     return Overrides(text=text, entries=entries)
 
@@ -168,10 +166,5 @@ def _describe(text: str, found: list[Any], place: tuple[int | str, ...], problem
 
 
 def _say(problem: str) -> str:
-    text = (
-        problem.removeprefix("Value error, ")
-        .replace("Unexpected keyword argument", "is not a known field")
-        .replace("Field required", "must be set")
-        .replace("Input should", "must")
-    )
+    text = describe_problem(problem).replace("Unexpected keyword argument", "is not a known field")
     return re.sub("be a (valid )?dictionary.*", "be a mapping", text).replace("be a valid tuple", "be a list")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -25,8 +25,7 @@ from pydantic import (
 from yarl import URL
 
 from fipop.api.names import parse_go_bool
-from fipop.errors import FipopError
-from fipop.settings.yaml import YamlRefusedError, parse_yaml_mapping
+from fipop.settings.yaml import RefusedError, parse_yaml_mapping
 
 HEALTH_PORT = 8081
 """Taken by the probes, hence a bad value for `metricsPort`."""
@@ -59,14 +58,17 @@ _CHART_REF_REASON = "must be oci://<registry>/<path>/<chart> without a tag, file
 _REPO_URL = "(https?://[!-~]+)?"
 REPO_URL_REASON = "must be the http:// or https:// URL of a chart repository"
 
-_Choice = TypeVar("_Choice", bound=StrEnum)
+
+class Word(StrEnum):
+    """An option with few values, in upper or lower case."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        text = str(value).strip().lower()
+        return next((each for each in cls if each.lower() == text), None)
 
 
-class SettingsError(FipopError, ValueError):
-    """One value is bad; the text is "must …" and never has the value."""
-
-
-class LogLevel(StrEnum):
+class LogLevel(Word):
     """As kube-fip-operator names them. Trace: every request too, without its body."""
 
     TRACE = "Trace"
@@ -78,7 +80,7 @@ class LogLevel(StrEnum):
     PANIC = "Panic"
 
 
-class GuestInstall(StrEnum):
+class GuestInstall(Word):
     """In which guest clusters fipop installs: all, none, or those whose cluster has the label."""
 
     ENABLED = "enabled"
@@ -90,14 +92,14 @@ class GuestInstall(StrEnum):
         return self is GuestInstall.ENABLED or (self is GuestInstall.CLUSTER_LABEL and opted_in)
 
 
-class RolloutType(StrEnum):
+class RolloutType(Word):
     """How a changed chart or value reaches the fleet: in waves, or each guest cluster at its next visit."""
 
     PROGRESSIVE = "Progressive"
     ALL = "All"
 
 
-class FailureStrategy(StrEnum):
+class FailureStrategy(Word):
     """What becomes of the guest clusters in which a stopped rollout failed."""
 
     ROLLBACK = "Rollback"
@@ -128,11 +130,8 @@ class ChartValues:
 
 
 def parse_chart_values(text: str) -> ChartValues:
-    """Read a chart's values, at most 64 KiB. Raises SettingsError (its reason is fit for a log)."""
-    try:
-        return ChartValues(text=text, values=parse_yaml_mapping(text))
-    except YamlRefusedError as error:
-        raise SettingsError(error.reason) from error
+    """Read a chart's values, at most 64 KiB. Raises RefusedError."""
+    return ChartValues(text=text, values=parse_yaml_mapping(text))
 
 
 def _say(reason: str) -> WrapValidator:
@@ -142,7 +141,7 @@ def _say(reason: str) -> WrapValidator:
         try:
             return handler(value)
         except ValidationError:
-            raise SettingsError(reason) from None
+            raise RefusedError(reason) from None
 
     return WrapValidator(read)
 
@@ -158,28 +157,21 @@ def _text(pattern: str, longest: int = 253) -> StringConstraints:
 def _read_bool(text: str) -> bool:
     value = parse_go_bool(text.strip())
     if value is None:
-        raise SettingsError("must be true or false")
+        raise RefusedError("must be true or false")
     return value
-
-
-def _read_choice(kind: type[_Choice], text: str) -> _Choice:
-    found = {choice.value.lower(): choice for choice in kind}.get(text.strip().lower())
-    if found is None:
-        raise SettingsError(f"must be one of {', '.join(choice.value for choice in kind)}")
-    return found
 
 
 def _read_amount(least: int, text: str) -> Amount:
     found = _AMOUNT.fullmatch(text.strip())
     amount = Amount(int(found[1]), is_percent=bool(found[2])) if found else None
     if amount is None or amount.number < least or (amount.is_percent and amount.number > _WHOLE):
-        raise SettingsError(f"must be a whole number from {least}, or a percentage such as 10%")
+        raise RefusedError(f"must be a whole number from {least}, or a percentage such as 10%")
     return amount
 
 
 def _check_free(port: int) -> int:
     if port == HEALTH_PORT:
-        raise SettingsError(f"must not be {HEALTH_PORT}, the port of the health probes")
+        raise RefusedError(f"must not be {HEALTH_PORT}, the port of the health probes")
     return port
 
 
@@ -194,11 +186,11 @@ def _check_public(url: str) -> str:
     """Refuse what may be a credential: it would reach conditions, logs and helm's command line."""
     parts = urlsplit(url)
     if parts.path.endswith("/index.yaml"):
-        raise SettingsError("must be the URL of the repository, without /index.yaml")
+        raise RefusedError("must be the URL of the repository, without /index.yaml")
     if "@" in parts.netloc:
-        raise SettingsError("must not have a user or password")
+        raise RefusedError("must not have a user or password")
     if "?" in url or "#" in url:
-        raise SettingsError(
+        raise RefusedError(
             "must not have a query or fragment, which conditions, logs and command lines would show"
         )
     return url
@@ -206,10 +198,6 @@ def _check_public(url: str) -> str:
 
 Bool = Annotated[bool, PlainValidator(_read_bool)]
 """As Go reads booleans."""
-LogLevelName = Annotated[LogLevel, PlainValidator(partial(_read_choice, LogLevel))]
-GuestInstallName = Annotated[GuestInstall, PlainValidator(partial(_read_choice, GuestInstall))]
-RolloutTypeName = Annotated[RolloutType, PlainValidator(partial(_read_choice, RolloutType))]
-FailureStrategyName = Annotated[FailureStrategy, PlainValidator(partial(_read_choice, FailureStrategy))]
 AnyAmount = Annotated[Amount, PlainValidator(partial(_read_amount, 0))]
 SomeAmount = Annotated[Amount, PlainValidator(partial(_read_amount, 1))]
 ChartValuesText = Annotated[ChartValues, PlainValidator(parse_chart_values)]

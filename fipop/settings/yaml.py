@@ -9,11 +9,11 @@ No error quotes the document, because it can have a secret.
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, cast
 
 import yaml
 
@@ -25,42 +25,22 @@ MAX_YAML_BYTES = 64 * 1024
 MAX_YAML_DEPTH = 32
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _UNCLEAR_TAG = "!unclear"
-_SCALARS = (
-    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    (
-        "tag:yaml.org,2002:bool",
-        r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
-        list("yYnNtTfFoO"),
+_SCALARS = {
+    "tag:yaml.org,2002:null": r"~|null|Null|NULL|",
+    "tag:yaml.org,2002:bool": r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+    "tag:yaml.org,2002:int": r"[-+]?(0b[01]+|0[0-7]*|[1-9][0-9_]{0,99}|0x[0-9a-fA-F]+)",
+    "tag:yaml.org,2002:float": r"[-+]?(\.[0-9]+|(0[0-9]*|[1-9][0-9_]*)(\.[0-9_]*)?)([eE][-+]?[0-9]+)?",
+    "tag:yaml.org,2002:merge": "<<",
+    _UNCLEAR_TAG: (
+        r"[yYnN]|[-+]?(0[bBoO][0-9_]*|0[xX][0-9a-fA-F_]*|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9_]+)?"
+        r"|\.[0-9][0-9_]*([eE][-+]?[0-9_]+)?|\.(inf|Inf|INF|nan|NaN|NAN))"
     ),
-    (
-        "tag:yaml.org,2002:int",
-        r"[-+]?(0b[01]+|0[0-7]*|[1-9][0-9_]{0,99}|0x[0-9a-fA-F]+)",
-        list("-+0123456789"),
-    ),
-    (
-        "tag:yaml.org,2002:float",
-        r"[-+]?(\.[0-9]+|(0[0-9]*|[1-9][0-9_]*)(\.[0-9_]*)?)([eE][-+]?[0-9]+)?",
-        list("-+.0123456789"),
-    ),
-    ("tag:yaml.org,2002:merge", r"<<", ["<"]),
-    (
-        _UNCLEAR_TAG,
-        (
-            r"[yYnN]|[-+]?(0[bBoO][0-9_]*|0[xX][0-9a-fA-F_]*|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9_]+)?"
-            r"|\.[0-9][0-9_]*([eE][-+]?[0-9_]+)?|\.(inf|Inf|INF|nan|NaN|NAN))"
-        ),
-        list("yYnN-+.0123456789"),
-    ),
-)
-"""Plain scalars by their tag and first characters; the first pattern that matches counts."""
+}
+"""Plain scalars by their tag; the first pattern that matches counts."""
 
 
-class YamlRefusedError(FipopError, ValueError):
-    """The text is not valid YAML here; `reason` is "must …" and never quotes the text."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+class RefusedError(FipopError, ValueError):
+    """A text is refused; the message is "must …" and never quotes the text."""
 
 
 class _JsonLoader(yaml.CSafeLoader):
@@ -78,34 +58,45 @@ class _JsonLoader(yaml.CSafeLoader):
     def refuse_unclear(self, node: yaml.Node) -> None:
         """Refuse a plain scalar whose meaning depends on the reader."""
         line = node.start_mark.line + 1
-        raise YamlRefusedError(f"must have a quoted scalar in line {line}: readers of YAML differ about it")
+        raise RefusedError(f"must have a quoted scalar in line {line}: readers of YAML differ about it")
 
 
-for _tag, _pattern, _first in _SCALARS:
-    _JsonLoader.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), _first)
+for _tag, _pattern in _SCALARS.items():
+    # Whatever their first character is.
+    _JsonLoader.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), None)
 _JsonLoader.add_constructor("tag:yaml.org,2002:float", _JsonLoader.construct_finite)
 _JsonLoader.add_constructor(_UNCLEAR_TAG, _JsonLoader.refuse_unclear)
 
 
 def parse_yaml(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> JsonValue:
-    """Read one YAML document; an empty one is None. Raises YamlRefusedError."""
+    """Read one YAML document; an empty one is None. Raises RefusedError."""
     # Characters first: encoding a text of any size costs as much as the text.
     if len(text) > max_bytes or len(text.encode("utf-8", "replace")) > max_bytes:
-        raise YamlRefusedError(f"must have at most {max_bytes} bytes")
-    with _refusing():
-        for _ in _checked_events(text):
-            pass
+        raise RefusedError(f"must have at most {max_bytes} bytes")
+    try:
+        _check_events(text)
         # A safe loader: nothing but plain values is ever built.
-        return _as_json(yaml.load(text, _JsonLoader))  # noqa: S506
+        found = yaml.load(text, _JsonLoader)  # noqa: S506
+        # The keys become texts.
+        return cast("JsonValue", json.loads(json.dumps(found)))
+    except RefusedError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise RefusedError(f"must be YAML{where}") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
+        # A control character, a lone surrogate, a number too long to convert; `from None`, for they quote the text.
+        raise RefusedError("must be YAML") from None
 
 
 def parse_yaml_mapping(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> Mapping[str, JsonValue]:
-    """Read one YAML document that is a mapping; an empty one is an empty mapping. Raises YamlRefusedError."""
+    """Read one YAML document that is a mapping; an empty one is an empty mapping. Raises RefusedError."""
     value = parse_yaml(text, max_bytes=max_bytes)
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise YamlRefusedError("must be a YAML mapping")
+        raise RefusedError("must be a YAML mapping")
     return value
 
 
@@ -126,58 +117,19 @@ def find_line(text: str, place: Iterable[str | int]) -> int:
     return line + 1
 
 
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Raise YamlRefusedError for the errors of PyYAML."""
-    try:
-        yield
-    except YamlRefusedError:
-        raise
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise YamlRefusedError(f"must be YAML{where}") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
-        # A control character, a lone surrogate, a number too long to convert; `from None`, for they quote the text.
-        raise YamlRefusedError("must be YAML") from None
-
-
-def _checked_events(source: str) -> Iterator[yaml.Event]:
+def _check_events(source: str) -> None:
     # Event by event: the parser itself takes quadratic time on deep nesting, so stop before it gets there.
     depth = 0
     for event in yaml.parse(source, yaml.CSafeLoader):
+        where = f"(line {event.start_mark.line + 1})" if event.start_mark else ""
         if isinstance(event, yaml.AliasEvent):
-            raise YamlRefusedError(f"must not have a YAML alias {_where(event)}")
+            raise RefusedError(f"must not have a YAML alias {where}")
         tag = getattr(event, "tag", None)
         if tag is not None and not (tag == _TEXT_TAG and isinstance(event, yaml.ScalarEvent)):
-            raise YamlRefusedError(f"must not have a YAML tag {_where(event)}")
+            raise RefusedError(f"must not have a YAML tag {where}")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_YAML_DEPTH:
-                raise YamlRefusedError(f"must be nested at most {MAX_YAML_DEPTH} levels deep {_where(event)}")
+                raise RefusedError(f"must be nested at most {MAX_YAML_DEPTH} levels deep {where}")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        yield event
-
-
-def _where(event: yaml.Event) -> str:
-    return f"(line {event.start_mark.line + 1})" if event.start_mark else ""
-
-
-def _as_json(value: object) -> JsonValue:
-    if isinstance(value, dict):
-        return {_as_key(key): _as_json(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_as_json(item) for item in value]
-    assert value is None or isinstance(value, (str, bool, int, float)), (
-        "all that tags without a name can make"
-    )
-    return value
-
-
-def _as_key(key: object) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    if isinstance(key, (str, int, float)):
-        return str(key)
-    raise YamlRefusedError("must have only texts as keys")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fipop.settings.yaml import YamlRefusedError, parse_yaml_mapping
+from fipop.settings.yaml import RefusedError, parse_yaml_mapping
 from tests.chart.rendering import Chart
 
 READ = (
@@ -51,6 +51,6 @@ def test_what_readers_of_yaml_differ_about_is_refused_with_its_line() -> None:
     for each in REFUSED:
         try:
             found[each] = str(parse_yaml_mapping(f"a: 1\nb: {each}\n"))
-        except YamlRefusedError as error:
-            found[each] = error.reason
+        except RefusedError as error:
+            found[each] = str(error)
     assert {each: reason for each, reason in found.items() if "line 2" not in reason} == {}

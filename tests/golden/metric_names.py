@@ -14,14 +14,14 @@ from fipop.cloudprovider.metrics import (
     ASSIGNMENT_SECONDS,
     ASSIGNMENTS,
     REGISTRY,
-    ROWS,
     PoolSample,
     ServiceSnapshot,
+    render_services,
 )
 from fipop.metrics import counters
-from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.metrics.gauges import Gauges, build_registry
 from tests.golden.normal import to_yaml
-from tests.unit.metrics.samples import Fleet
+from tests.unit.metrics.samples import Scraped
 
 _OF_THE_PROCESS = ("process_", "python_")
 
@@ -34,7 +34,7 @@ def make_metrics() -> dict[str, str]:
 
 
 def _operator() -> str:
-    fleet = Fleet()
+    fleet = Scraped()
     for event in counters.GuestEvent:
         counters.count_guest_event("demo", "harv1", event, success=True)
     counters.QUEUE_WAIT_SECONDS.labels("objects").observe(0.1)
@@ -57,7 +57,7 @@ def _provider() -> str:
     ASSIGNMENTS.labels("assigned").inc()
     ASSIGNMENT_SECONDS.observe(0.1)
     API_REQUESTS.labels("get", "200").inc()
-    return generate_latest(build_registry(REGISTRY, GaugeTable(ROWS, lambda: snapshot))).decode()
+    return generate_latest(build_registry(REGISTRY, Gauges(lambda: render_services(snapshot)))).decode()
 
 
 def _families(exposition: str) -> Iterator[Any]:

@@ -14,12 +14,12 @@ from prometheus_client import generate_latest
 from fipop.api import names
 from fipop.cli.main import main
 from fipop.cloudprovider import keepalived, service
-from fipop.cloudprovider.metrics import REGISTRY, ROWS, ServiceSnapshot
+from fipop.cloudprovider.metrics import REGISTRY, ServiceSnapshot, render_services
 from fipop.guest.service_uses import IGNORE
-from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.metrics.gauges import Gauges, build_registry
 from fipop.rancher.matching import NoRange
 from fipop.settings.options import DEFAULTS, settings_data
-from tests.unit.metrics.samples import Fleet
+from tests.unit.metrics.samples import Scraped
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {path: path.read_text() for path in (ROOT / "fipop").rglob("*.py")}
@@ -44,9 +44,9 @@ def chart_values(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def metrics() -> set[str]:
-    table = GaugeTable(ROWS, lambda: ServiceSnapshot(leading=True))
+    table = Gauges(lambda: render_services(ServiceSnapshot(leading=True)))
     provider = generate_latest(build_registry(REGISTRY, table)).decode()
-    return set(re.findall(r"^# TYPE ((?:kube)?fip\w+)", Fleet().render() + provider, re.MULTILINE))
+    return set(re.findall(r"^# TYPE ((?:kube)?fip\w+)", Scraped().render() + provider, re.MULTILINE))
 
 
 def annotations() -> set[str]:

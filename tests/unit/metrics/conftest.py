@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.unit.metrics.samples import Fleet
+from tests.unit.metrics.samples import Scraped
 
 
 @pytest.fixture
-def fleet() -> Fleet:
-    return Fleet()
+def fleet() -> Scraped:
+    return Scraped()

@@ -1,66 +1,79 @@
 """A fleet whose metrics are looked at."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.objects import FloatingIPRange, Metadata, RangeSpec
-from fipop.ipam.addresses import Family
-from fipop.ipam.ranges import RangeUsage, Usage
+from fipop.api.objects import Capacity, FloatingIPRange, Metadata, RangeSpec, RangeStatus, Usage
+from fipop.guest.findings import GuestObservation
+from fipop.guest.helm.charts import Chart, Role, Target
 from fipop.metrics import counters
-from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.metrics.gauges import Gauges, build_registry
 from fipop.operator.demand.plan import MET
-from fipop.operator.metrics import ROWS, FleetSnapshot, GuestSample, RangeSample, RolloutSample
+from fipop.operator.metrics import Fleet, render_fleet
+from fipop.operator.rollout.plan import Rollout
+from fipop.rancher.matching import Guest
+from fipop.state.demand import DemandRecord, DemandReport
+from fipop.state.guests import GuestState
+from fipop.state.visits import VisitRecord
 from tests.harness.guests import build_guest
 
+NONE = Usage()
+TARGET = Target(
+    charts={role: Chart(role=role, url="https://charts.example", version="1.0.0") for role in Role},
+    values={role: {} for role in Role},
+)
 
-def usage_of(ipv4: Usage, ipv6: Usage) -> RangeUsage:
-    """Return the usage of a range by that of its families."""
-    return RangeUsage(Usage(*map(sum, zip(ipv4, ipv6, strict=True))), ipv4, ipv6)
+
+def range_of(ipv4: Usage = NONE, ipv6: Usage = NONE) -> FloatingIPRange:
+    """Return a range whose status has these counts."""
+    whole = {
+        name: getattr(ipv4, name) + getattr(ipv6, name) for name in (each.name for each in fields(Usage))
+    }
+    ready = Condition(type=ConditionType.READY, status=Verdict.TRUE, reason="Ready")
+    return replace(
+        RANGE, status=RangeStatus(capacity=Capacity(ipv4=ipv4, ipv6=ipv6, **whole), conditions=(ready,))
+    )
 
 
-RANGE = RangeSample(
-    range=FloatingIPRange(
-        metadata=Metadata(
-            name="guest-vlan",
-            annotations={"harvesterClusterName": "harv1", "harvesterNetworkName": "vlan10"},
-        ),
-        spec=RangeSpec(iprange="10.135.10.192/26"),
+RANGE = FloatingIPRange(
+    metadata=Metadata(
+        name="guest-vlan",
+        annotations={"harvesterClusterName": "harv1", "harvesterNetworkName": "vlan10"},
     ),
-    ready=Condition(type=ConditionType.READY, status=Verdict.TRUE, reason="Ready"),
-    families=frozenset({Family.IPV4}),
-    usage=usage_of(Usage(used=3, free=58, quarantined=1, out_of_range=2), Usage()),
+    spec=RangeSpec(iprange="10.135.10.192/26"),
 )
 
 
-GUEST = GuestSample(
-    guest=build_guest("c-m-4xk8q2vz", harvester_cluster_name="harv1"),
-    reachable=True,
-    last_visit=1.5e9,
-    demand=MET,
-)
-
-
-def another_guest(
-    guest_id: str = "c-m-4xk8q2vz", cluster_name: str = "demo", harvester_cluster_name: str = "harv1"
-) -> GuestSample:
-    """Return the guest under other names."""
+def guest_of(
+    guest_id: str = "c-m-4xk8q2vz",
+    cluster_name: str = "demo",
+    harvester_cluster_name: str = "harv1",
+    *,
+    reachable: bool | None = True,
+) -> tuple[Guest, GuestState]:
+    """Return a guest cluster with what is remembered of it; one with `reachable` None was not tried yet."""
+    visits = VisitRecord(
+        observation=GuestObservation(reachable=reachable) if reachable is not None else None,
+        finished_at=1.5e9,
+    )
+    report = DemandReport(services={}, oldest="", finding=MET)
     guest = build_guest(guest_id, name=cluster_name, harvester_cluster_name=harvester_cluster_name)
-    return replace(GUEST, guest=guest)
+    return guest, GuestState(visits=visits, demand=DemandRecord(report=report))
 
 
-FLEET = FleetSnapshot(
+FLEET = Fleet(
     version="1.2.3",
     leading=True,
-    ranges=(RANGE,),
-    guests=(GUEST,),
-    queue_depths={"guests": 7},
+    ranges=(range_of(Usage(total=62, used=3, free=58, quarantined=1, out_of_range=2)),),
+    floating_ips=(),
+    guests=(guest_of(),),
+    queues={"guests": 7},
     bad_options=2,
-    floating_ips={"True": 3, "False": 1, "Unknown": 0},
-    gives_out=True,
-    install_queue=12,
-    rollout=RolloutSample(target="c0ffee", state="Progressing", guests={"pending": 9, "progressing": 2}),
+    gate_is_open=True,
+    rollout=Rollout(target=TARGET),
+    rollout_guests={"pending": 9, "progressing": 2},
     last_answer=1.5e9,
 )
 
@@ -79,15 +92,15 @@ COUNTERS = (
 )
 
 
-class Fleet:
+class Scraped:
     """A fleet that a test changes between two scrapes; nothing was counted yet."""
 
     def __init__(self) -> None:
         for each in COUNTERS:
             each.clear()
-        self.snapshot = FLEET
+        self.fleet = FLEET
         self.registry: CollectorRegistry = build_registry(
-            counters.REGISTRY, GaugeTable(ROWS, lambda: self.snapshot)
+            counters.REGISTRY, Gauges(lambda: render_fleet(self.fleet))
         )
 
     def render(self) -> str:

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from fipop.api.conditions import Verdict
-from fipop.api.objects import RangeSpec
-from fipop.ipam.addresses import Family
-from fipop.ipam.ranges import Usage
+from fipop.api.conditions import Condition, ConditionType, Verdict
+from fipop.api.objects import RangeSpec, RangeStatus, Usage
 from fipop.metrics.counters import (
     ALLOCATIONS,
     GuestEvent,
@@ -18,11 +16,11 @@ from fipop.metrics.counters import (
     forget_guest,
     observe_api_request,
 )
-from fipop.operator.metrics import FleetSnapshot
-from tests.unit.metrics.samples import FLEET, GUEST, RANGE, Fleet, another_guest, usage_of
+from fipop.operator.metrics import Fleet
+from tests.unit.metrics.samples import FLEET, RANGE, Scraped, guest_of, range_of
 
 
-def test_the_four_metrics_that_users_scrape_are_there_to_the_letter(fleet: Fleet) -> None:
+def test_the_four_metrics_that_users_scrape_are_there_to_the_letter(fleet: Scraped) -> None:
     for event in GuestEvent:
         count_guest_event("demo", "harv1", event, True)
     count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, False)
@@ -54,7 +52,7 @@ def test_the_four_metrics_that_users_scrape_are_there_to_the_letter(fleet: Fleet
     )
 
 
-def test_the_legacy_counter_has_no_total_in_any_line(fleet: Fleet) -> None:
+def test_the_legacy_counter_has_no_total_in_any_line(fleet: Scraped) -> None:
     count_guest_event("demo", "harv1", GuestEvent.CONFIG_MAP, True)
 
     text = fleet.render()
@@ -63,7 +61,7 @@ def test_the_legacy_counter_has_no_total_in_any_line(fleet: Fleet) -> None:
     assert "kubefipoperator_guestcluster_events_total" not in text
 
 
-def test_a_guest_that_is_gone_shows_no_events_and_a_namesake_counts_from_zero(fleet: Fleet) -> None:
+def test_a_guest_that_is_gone_shows_no_events_and_a_namesake_counts_from_zero(fleet: Scraped) -> None:
     count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
     count_guest_event("shop", "harv1", GuestEvent.API_CONNECTION, True)
 
@@ -80,7 +78,7 @@ def test_a_guest_that_is_gone_shows_no_events_and_a_namesake_counts_from_zero(fl
     )
 
 
-def test_the_addresses_of_a_range_are_counted_for_each_family_that_it_has(fleet: Fleet) -> None:
+def test_the_addresses_of_a_range_are_counted_for_each_family_that_it_has(fleet: Scraped) -> None:
     assert fleet.lines("fipop_range_addresses") == [
         'fipop_range_addresses{family="IPv4",range="guest-vlan",state="used"} 3.0',
         'fipop_range_addresses{family="IPv4",range="guest-vlan",state="free"} 58.0',
@@ -90,23 +88,23 @@ def test_the_addresses_of_a_range_are_counted_for_each_family_that_it_has(fleet:
     ]
 
 
-def test_a_dual_stack_range_without_a_free_ipv4_address_shows_none_free(fleet: Fleet) -> None:
-    usage = usage_of(Usage(used=10), Usage(free=2**64))
-    fleet.snapshot = replace(FLEET, ranges=(replace(RANGE, families=frozenset(Family), usage=usage),))
+def test_a_dual_stack_range_without_a_free_ipv4_address_shows_none_free(fleet: Scraped) -> None:
+    found = range_of(Usage(total=10, used=10), Usage(total=2**62, free=2**62))
+    fleet.fleet = replace(FLEET, ranges=(found,))
 
     free = [line for line in fleet.lines("fipop_range_addresses") if 'state="free"' in line]
     assert free == [
         'fipop_range_addresses{family="IPv4",range="guest-vlan",state="free"} 0.0',
-        'fipop_range_addresses{family="IPv6",range="guest-vlan",state="free"} 1.8446744073709552e+19',
+        'fipop_range_addresses{family="IPv6",range="guest-vlan",state="free"} 4.611686018427388e+18',
     ]
     (capacity,) = fleet.lines("kubefipoperator_fipranges_capacity")
-    assert float(capacity.rpartition(" ")[2]) == float(2**64)
+    assert float(capacity.rpartition(" ")[2]) == float(2**62 + 10)
 
 
-def test_a_range_that_cannot_be_read_shows_why_and_counts_nothing(fleet: Fleet) -> None:
-    ready = replace(RANGE.ready, status=Verdict.FALSE, reason="Invalid")
-    broken = replace(RANGE, ready=ready, families=frozenset(), usage=None)
-    fleet.snapshot = replace(FLEET, ranges=(broken,))
+def test_a_range_that_cannot_be_read_shows_why_and_counts_nothing(fleet: Scraped) -> None:
+    ready = Condition(type=ConditionType.READY, status=Verdict.FALSE, reason="Invalid")
+    broken = replace(RANGE, status=RangeStatus(conditions=(ready,)))
+    fleet.fleet = replace(FLEET, ranges=(broken,))
 
     assert fleet.lines("fipop_range_addresses{") == []
     assert fleet.lines("fipop_range_ready") == ['fipop_range_ready{range="guest-vlan",reason="Invalid"} 0.0']
@@ -115,7 +113,7 @@ def test_a_range_that_cannot_be_read_shows_why_and_counts_nothing(fleet: Fleet) 
         assert line.endswith(" 0.0")
 
 
-def test_what_a_leader_waits_for_is_shown_by_the_leader_alone(fleet: Fleet) -> None:
+def test_what_a_leader_waits_for_is_shown_by_the_leader_alone(fleet: Scraped) -> None:
     """A replica that lost the Lease while kube-fip-operator ran knows no better than that it runs."""
     gauges = ("fipop_predecessor_running", "fipop_allocation_open")
     for leading, predecessor_runs, expected in (
@@ -124,12 +122,12 @@ def test_what_a_leader_waits_for_is_shown_by_the_leader_alone(fleet: Fleet) -> N
         (False, True, [[], []]),
         (False, False, [[], []]),
     ):
-        fleet.snapshot = replace(FLEET, leading=leading, predecessor_runs=predecessor_runs)
+        fleet.fleet = replace(FLEET, leading=leading, predecessor_runs=predecessor_runs)
         assert [fleet.lines(gauge) for gauge in gauges] == expected
 
 
-def test_every_series_vanishes_with_its_object(fleet: Fleet) -> None:
-    fleet.snapshot = FleetSnapshot(leading=True)
+def test_every_series_vanishes_with_its_object(fleet: Scraped) -> None:
+    fleet.fleet = Fleet(leading=True)
 
     assert fleet.lines("kubefipoperator_") == []
     assert fleet.lines("fipop_range_") == []
@@ -141,20 +139,20 @@ def test_every_series_vanishes_with_its_object(fleet: Fleet) -> None:
     ]
 
 
-def test_the_legacy_metrics_are_the_leaders_alone(fleet: Fleet) -> None:
-    fleet.snapshot = replace(FLEET, leading=False)
+def test_the_legacy_metrics_are_the_leaders_alone(fleet: Scraped) -> None:
+    fleet.fleet = replace(FLEET, leading=False)
 
     assert fleet.lines("kubefipoperator") == []
     assert fleet.lines("fipop_leader") == ["fipop_leader 0.0"]
 
-    fleet.snapshot = FLEET
+    fleet.fleet = FLEET
     assert fleet.lines("fipop_leader") == ["fipop_leader 1.0"]
     assert len(fleet.lines("kubefipoperator_")) == 3
 
 
-def test_an_unreachable_guest_shows_zero_and_one_not_yet_tried_shows_nothing(fleet: Fleet) -> None:
-    new = replace(another_guest(cluster_name="new"), reachable=None)
-    fleet.snapshot = replace(FLEET, guests=(replace(GUEST, reachable=False), new))
+def test_an_unreachable_guest_shows_zero_and_one_not_yet_tried_shows_nothing(fleet: Scraped) -> None:
+    new = guest_of(cluster_name="new", reachable=None)
+    fleet.fleet = replace(FLEET, guests=(guest_of(reachable=False), new))
 
     assert fleet.lines("kubefipoperator_guestcluster_status") == [
         'kubefipoperator_guestcluster_status{guestclustername="demo",harvesterclustername="harv1"} 0.0'
@@ -162,17 +160,15 @@ def test_an_unreachable_guest_shows_zero_and_one_not_yet_tried_shows_nothing(fle
     assert 'fipop_guests{state="unknown"} 1.0' in fleet.lines("fipop_guests")
 
 
-def test_namesakes_of_two_workspaces_share_a_series_that_is_up_only_if_both_are(fleet: Fleet) -> None:
+def test_namesakes_of_two_workspaces_share_a_series_that_is_up_only_if_both_are(fleet: Scraped) -> None:
     for states, shown in (
         ((True, False), "0.0"),
         ((False, True), "0.0"),
         ((True, True), "1.0"),
         ((None, True), "1.0"),
     ):
-        guests = tuple(
-            replace(another_guest(f"c-m-{number}"), reachable=up) for number, up in enumerate(states)
-        )
-        fleet.snapshot = replace(FLEET, guests=guests)
+        guests = [guest_of(f"c-m-{number}", reachable=up) for number, up in enumerate(states)]
+        fleet.fleet = replace(FLEET, guests=guests)
         assert fleet.lines("kubefipoperator_guestcluster_status") == [
             f'kubefipoperator_guestcluster_status{{guestclustername="demo",harvesterclustername="harv1"}} {shown}'
         ]
@@ -192,15 +188,11 @@ LABELS = st.text(alphabet=st.characters(categories=None), max_size=30) | st.samp
 
 @given(LABELS, LABELS, LABELS)
 def test_whatever_people_write_in_names_the_text_stays_legal(name: str, cluster: str, harvester: str) -> None:
-    fleet = Fleet()
-    meta = replace(RANGE.range.metadata, name=name, annotations={"harvesterClusterName": harvester})
-    found = replace(RANGE.range, metadata=meta, spec=RangeSpec(iprange=name))
-    guest = another_guest(cluster_name=cluster, harvester_cluster_name=harvester)
-    fleet.snapshot = replace(
-        FLEET,
-        ranges=(replace(RANGE, range=found),),
-        guests=(guest,),
-    )
+    fleet = Scraped()
+    meta = replace(RANGE.metadata, name=name, annotations={"harvesterClusterName": harvester})
+    found = replace(RANGE, metadata=meta, spec=RangeSpec(iprange=name))
+    guest = guest_of(cluster_name=cluster, harvester_cluster_name=harvester)
+    fleet.fleet = replace(FLEET, ranges=(found,), guests=(guest,))
     count_guest_event(cluster, harvester, GuestEvent.API_CONNECTION, True)
 
     families = {family.name: family for family in text_string_to_metric_families(fleet.render())}
@@ -209,7 +201,7 @@ def test_whatever_people_write_in_names_the_text_stays_legal(name: str, cluster:
         assert len(families[f"kubefipoperator_{legacy}"].samples) == 1
 
 
-def test_a_guest_cluster_that_answers_with_any_code_makes_a_series_for_its_class(fleet: Fleet) -> None:
+def test_a_guest_cluster_that_answers_with_any_code_makes_a_series_for_its_class(fleet: Scraped) -> None:
     observe_api_request("guest", "get", 404, 0.05)
     observe_api_request("guest", "get", 418, 0.05)
     observe_api_request("management", "list", 0, 30)
@@ -220,7 +212,7 @@ def test_a_guest_cluster_that_answers_with_any_code_makes_a_series_for_its_class
     ]
 
 
-def test_only_counters_have_total_nothing_has_created_and_the_process_is_shown_too(fleet: Fleet) -> None:
+def test_only_counters_have_total_nothing_has_created_and_the_process_is_shown_too(fleet: Scraped) -> None:
     ALLOCATIONS.labels("allocated").inc()
 
     text = fleet.render()

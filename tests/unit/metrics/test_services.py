@@ -6,11 +6,11 @@ from fipop.cloudprovider.metrics import (
     ASSIGNMENT_SECONDS,
     ASSIGNMENTS,
     REGISTRY,
-    ROWS,
     PoolSample,
     ServiceSnapshot,
+    render_services,
 )
-from fipop.metrics.gauges import GaugeTable, build_registry
+from fipop.metrics.gauges import Gauges, build_registry
 
 
 def test_the_pools_of_a_guest_are_shown_by_their_keys() -> None:
@@ -19,7 +19,7 @@ def test_the_pools_of_a_guest_are_shown_by_their_keys() -> None:
     ASSIGNMENTS.clear()
     ASSIGNMENTS.labels("PoolFull").inc()
     ASSIGNMENT_SECONDS.observe(0.2)
-    text = generate_latest(build_registry(REGISTRY, GaugeTable(ROWS, lambda: shown))).decode()
+    text = generate_latest(build_registry(REGISTRY, Gauges(lambda: render_services(shown)))).decode()
     for line in (
         'fipop_service_pool_addresses{family="IPv6",key="cidr-shop"} 9.0',
         'fipop_service_pool_used{family="IPv6",key="cidr-shop"} 4.0',

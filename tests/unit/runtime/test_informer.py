@@ -72,6 +72,17 @@ async def test_an_informer_shows_each_change_once() -> None:
     assert bench.changes == ["+a", "+b", "~a", "-b"]
 
 
+@in_virtual_time
+async def test_a_right_that_is_missing_for_an_hour_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.link.refuse = lambda verb, _target, _request: verb == "list"
+    async with bench.running():
+        await asyncio.sleep(HOUR)
+    found = [each for each in caplog.records if each.message == "Could not list or watch, retrying"]
+    assert len(found) == 1
+    assert found[0].levelname == "WARNING"
+
+
 @pytest.mark.parametrize("verb", ["list", "watch"])
 @in_virtual_time
 async def test_what_happens_while_nothing_answers_is_seen_afterwards(verb: str) -> None:

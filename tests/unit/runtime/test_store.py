@@ -46,6 +46,11 @@ def listing(version: int, *items: dict[str, Any]) -> Listing:
     return Listing(items=items, resource_version=version)
 
 
+def resync(store: Store[Thing], found: Listing, *, seen_before: int) -> list[Change[Thing]]:
+    """Take in a whole list at once; return what is news."""
+    return [each for each in store.resync(found, seen_before=seen_before) if each is not None]
+
+
 def new_store(**options: Any) -> Store[Thing]:
     return Store(
         project,
@@ -114,7 +119,7 @@ class TestPut:
 class TestLateNews:
     def test_news_from_before_a_list_do_not_bring_back_what_the_list_lacks(self) -> None:
         store = new_store()
-        store.resync(listing(9), seen_before=0)
+        resync(store, listing(9), seen_before=0)
 
         assert store.put(thing("x", 7)) is None
         assert store.put(thing("x", 9)) is None
@@ -124,17 +129,17 @@ class TestLateNews:
     def test_nor_do_they_where_the_name_had_been_deleted_before(self) -> None:
         store = new_store()
         store.delete(thing("x", 2, uid="first"))
-        store.resync(listing(9), seen_before=2)
+        resync(store, listing(9), seen_before=2)
 
         assert store.put(thing("x", 7, uid="second")) is None
         assert len(store) == 0
 
     def test_a_list_that_shows_what_an_earlier_one_lacked_was_restored(self) -> None:
         store = new_store()
-        store.resync(listing(9), seen_before=0)
+        resync(store, listing(9), seen_before=0)
 
         with pytest.raises(RestoredStoreError):
-            store.resync(listing(12, thing("x", 7)), seen_before=9)
+            resync(store, listing(12, thing("x", 7)), seen_before=9)
 
 
 class TestDelete:
@@ -175,24 +180,16 @@ class TestDelete:
 class TestResync:
     def test_it_loads_an_empty_store(self) -> None:
         store = new_store()
-        assert not store.loaded
-
-        changes = store.resync(listing(9, thing("b", 3), thing("a", 5)), seen_before=0)
+        changes = resync(store, listing(9, thing("b", 3), thing("a", 5)), seen_before=0)
 
         assert [change.latest.name for change in changes] == ["a", "b"]
-        assert store.loaded
         assert store.highest_version == 9
-
-    def test_an_empty_list_loads_too(self) -> None:
-        store = new_store()
-        store.resync(listing(9), seen_before=0)
-        assert store.loaded
 
     def test_what_the_list_lacks_is_dropped_and_stays_dropped(self) -> None:
         store = new_store()
         store.put(thing("x", 5))
 
-        [change] = store.resync(listing(9), seen_before=5)
+        [change] = resync(store, listing(9), seen_before=5)
 
         assert change.new is None
         assert store.put(thing("x", 8)) is None
@@ -201,7 +198,7 @@ class TestResync:
         store = new_store()
         store.put(thing("x", 12))
 
-        assert store.resync(listing(9), seen_before=0) == []
+        assert resync(store, listing(9), seen_before=0) == []
         assert store.get("", "x") is not None
 
     def test_what_was_deleted_after_the_list_was_made_does_not_come_back(self) -> None:
@@ -209,7 +206,7 @@ class TestResync:
         store.put(thing("x", 5))
         store.delete(thing("x", 12))
 
-        assert store.resync(listing(9, thing("x", 5)), seen_before=5) == []
+        assert resync(store, listing(9, thing("x", 5)), seen_before=5) == []
         assert store.get("", "x") is None
 
     def test_an_event_that_overtook_the_list_is_no_restored_store(self) -> None:
@@ -218,7 +215,7 @@ class TestResync:
         asked_at = store.highest_version
         store.put(thing("x", 12, colour="red"))
 
-        assert store.resync(listing(9, thing("x", 5)), seen_before=asked_at) == []
+        assert resync(store, listing(9, thing("x", 5)), seen_before=asked_at) == []
         found = store.get("", "x")
         assert found is not None
         assert found.colour == "red"
@@ -228,7 +225,7 @@ class TestResync:
         store.put(thing("x", 12))
 
         with pytest.raises(RestoredStoreError) as caught:
-            store.resync(listing(9, thing("x", 8)), seen_before=12)
+            resync(store, listing(9, thing("x", 8)), seen_before=12)
         assert str(caught.value).startswith("the list of Thing is shown at version 9 after 12 was seen")
         assert len(store) == 1
 
@@ -238,7 +235,7 @@ class TestResync:
         store.put(thing("a/gone", 10))
 
         with pytest.raises(RestoredStoreError) as caught:
-            store.resync(listing(40, thing("a/x", 8)), seen_before=12)
+            resync(store, listing(40, thing("a/x", 8)), seen_before=12)
         assert str(caught.value).startswith("Thing a/x is shown at version 8 after 12 was seen")
         assert store.get("a", "gone") is not None
 
@@ -248,7 +245,7 @@ class TestResync:
         store.delete(thing("x", 12))
 
         with pytest.raises(RestoredStoreError):
-            store.resync(listing(40, thing("x", 5)), seen_before=12)
+            resync(store, listing(40, thing("x", 5)), seen_before=12)
 
 
 class TestLookups:
@@ -354,7 +351,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.learn(name, int(snapshot[name]["metadata"]["resourceVersion"]), project(snapshot[name]))
             else:
                 self.learn(name, listed.resource_version, None)
-        for change in self.store.resync(listed, seen_before=seen_before):
+        for change in resync(self.store, listed, seen_before=seen_before):
             self.follow(change)
 
     def learn(self, name: str, version: int, value: Thing | None) -> None:
@@ -424,7 +421,7 @@ class History:
             self.take(*each)
         self.ask("")
         found, _ = self.lists.pop()
-        self.store.resync(found, seen_before=self.store.highest_version)
+        resync(self.store, found, seen_before=self.store.highest_version)
 
     def write(self, name: str) -> None:
         uid = self.truth[name]["metadata"]["uid"] if name in self.truth else f"{name}-{self.version}"
@@ -450,7 +447,9 @@ class History:
     def read(self, _name: str) -> None:
         if self.lists:
             found, seen_before = self.lists.pop(0)
-            self.store.resync(found, seen_before=seen_before)
+            for _ in self.store.resync(found, seen_before=seen_before):
+                if self.events and self.chance.random() < 0.3:  # events come while a list is taken in
+                    self.take(*self.events.pop(0))
             self.check()
 
     def take(self, is_deletion: bool, obj: dict[str, Any]) -> None:

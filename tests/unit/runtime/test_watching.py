@@ -173,6 +173,19 @@ async def test_after_a_version_that_is_too_old_everything_is_listed_again(day: B
     assert day.listed == 2
 
 
+async def test_a_watch_that_is_refused_is_tried_until_the_right_is_back(day: BadDay) -> None:
+    day.watches = [403, 403]
+    async with watching(day) as seen:
+        await seen.wait_for("ADDED", "two")
+
+
+async def test_a_kind_that_is_served_no_longer_ends_the_process_with_a_sentence(day: BadDay) -> None:
+    day.watches = [404]
+    async with asyncio.timeout(15):
+        with pytest.raises(StartError, match="a kind is no longer served, such as that of a deleted CRD"):
+            await start(day, Seen())
+
+
 async def test_a_watch_that_kopf_gives_up_ends_it_with_a_sentence_and_no_words_of_the_server(
     day: BadDay,
 ) -> None:

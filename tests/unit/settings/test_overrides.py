@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.settings.overrides import Selector, merge_values, parse_overrides
-from fipop.settings.values import SettingsError
+from fipop.settings.yaml import RefusedError
 
 SECRET = "hunter2"
 GOOD = """\
@@ -25,7 +25,7 @@ GOOD = """\
 
 
 def refused(text: str) -> str:
-    with pytest.raises(SettingsError) as raised:
+    with pytest.raises(RefusedError) as raised:
         parse_overrides(text)
     return str(raised.value)
 

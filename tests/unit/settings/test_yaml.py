@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fipop.settings.yaml import (
     MAX_YAML_BYTES,
     MAX_YAML_DEPTH,
-    YamlRefusedError,
+    RefusedError,
     parse_yaml,
     parse_yaml_mapping,
 )
@@ -62,7 +62,6 @@ def test_plain_yaml_means_what_helm_takes_it_for(text: str, value: object) -> No
         ("!!set {a, b}", ""),
         (".nan", ""),
         ("[-.inf]", ""),
-        ("{~: a}", ""),
         ("a: 1\n---\nb: 2", ""),
         ("a: b: c", "line 1, column 5"),
         ("a: 1\nb: y", "line 2"),
@@ -74,11 +73,11 @@ def test_plain_yaml_means_what_helm_takes_it_for(text: str, value: object) -> No
     ],
 )  # fmt: skip
 def test_what_json_or_we_do_not_take_is_refused_with_a_reason(text: str, named: str) -> None:
-    with pytest.raises(YamlRefusedError) as refused:
+    with pytest.raises(RefusedError) as refused:
         parse_yaml(text)
 
-    assert named in refused.value.reason
-    assert 0 < len(refused.value.reason) < 80
+    assert named in str(refused.value)
+    assert 0 < len(str(refused.value)) < 80
 
 
 TAGS = (
@@ -99,7 +98,7 @@ TAGS = (
 @pytest.mark.parametrize("tag", TAGS)
 @pytest.mark.parametrize("value", ["Hidden", "''", "[Hidden]", "{a: Hidden}"])
 def test_an_explicit_tag_is_refused_and_nothing_of_the_text_is_told(tag: str, value: str) -> None:
-    with pytest.raises(YamlRefusedError) as refused:
+    with pytest.raises(RefusedError) as refused:
         parse_yaml(f"token: {tag} {value}")
 
     assert "hidden" not in "".join(traceback.format_exception(refused.value)).lower()
@@ -107,7 +106,7 @@ def test_an_explicit_tag_is_refused_and_nothing_of_the_text_is_told(tag: str, va
 
 @pytest.mark.parametrize("text", ["token: 0b_", "{0b_: x}", "token: " + "7" * 5000])
 def test_what_python_says_of_a_value_is_not_told(text: str) -> None:
-    with pytest.raises(YamlRefusedError) as refused:
+    with pytest.raises(RefusedError) as refused:
         parse_yaml(text)
 
     assert "ValueError" not in "".join(traceback.format_exception(refused.value))
@@ -115,7 +114,7 @@ def test_what_python_says_of_a_value_is_not_told(text: str) -> None:
 
 @given(st.sampled_from([*TAGS, "!!str"]), st.text(alphabet="[]{}:,-'\"# \n01~axe._", max_size=30))
 def test_tagged_garbage_is_a_value_or_a_refusal(tag: str, text: str) -> None:
-    with contextlib.suppress(YamlRefusedError):
+    with contextlib.suppress(RefusedError):
         json.dumps(parse_yaml(f"a: {tag} {text}"), allow_nan=False)
 
 
@@ -127,7 +126,7 @@ def test_a_mapping_is_asked_for_by_name() -> None:
     assert parse_yaml_mapping("") == {}
     assert parse_yaml_mapping("a: 1") == {"a": 1}
     for text in ("[]", "text", "1"):
-        with pytest.raises(YamlRefusedError):
+        with pytest.raises(RefusedError):
             parse_yaml_mapping(text)
 
 
@@ -159,5 +158,5 @@ def test_any_json_value_comes_back_as_it_was_written(value: object) -> None:
 
 @given(st.text(max_size=300) | st.text(alphabet="[]{}:,-?&*!|>'\"#% \n\tab01~<=", max_size=300))
 def test_garbage_is_a_value_or_a_refusal(text: str) -> None:
-    with contextlib.suppress(YamlRefusedError):
+    with contextlib.suppress(RefusedError):
         json.dumps(parse_yaml(text), allow_nan=False)
