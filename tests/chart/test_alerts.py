@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from localfleet.assets import ensure
 from tests.chart.rendering import ROOT, Chart
-from tests.unit.metrics.samples import Fleet
+from tests.unit.metrics.samples import Scraped
 
 KNOWN = "monitoring.coreos.com/v1/PrometheusRule"
 JOB = 'job="fipop",namespace="kube-fip"'
@@ -339,7 +339,7 @@ def test_each_alert_has_a_situation_in_which_it_fires(alerts: dict[str, Any]) ->
 
 def test_the_situations_have_only_series_that_the_operator_shows() -> None:
     shown: dict[str, set[frozenset[str]]] = {}
-    fleet = Fleet()
+    fleet = Scraped()
     for family in text_string_to_metric_families(fleet.render()):
         for sample in family.samples:
             shown.setdefault(sample.name, set()).add(frozenset(sample.labels))

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.harness.fleet import Fleet
-from tests.harness.history import RESERVATIONS
+from tests.harness.history import FLOATING_IPS, RESERVATIONS
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
@@ -94,6 +94,40 @@ async def test_only_the_addresses_that_a_guest_cluster_still_uses_stay_in_quaran
     fleet.guests[A].add_service("10.0.0.12")
     await fleet.pass_time(ENDED)
     assert fleet.quarantined() == {"default.10.0.0.12"}
+
+
+async def test_what_a_guest_cluster_holds_beside_an_address_that_it_still_uses_ends_no_quarantine() -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(A, X, name="web")
+    fleet.ask(A, Y, name="api")
+    await fleet.pass_time(5)
+    fleet.guests[A].add_service(X)
+    fleet.give_up(A, "web")
+    await fleet.pass_time(ENDED)
+    assert (fleet.held(), fleet.quarantined()) == ({f"default.{Y}": A}, {NAME})
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_an_address_is_neither_released_nor_freed_under_a_floating_ip_that_is_not_known_yet(
+    *, is_held: bool
+) -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    running = await fleet.start(leader_election=False, resync_seconds=1e6)
+    assert running.watch is not None
+    running.watch.muted = {FLOATING_IPS}
+    fleet.ask(A, has="" if is_held else X)
+    fleet.reserve(X, A, until=None if is_held else fleet.now + timedelta(seconds=QUARANTINE))
+    await fleet.pass_time(ENDED)
+    commits = [each.obj for each in fleet.memory.commits if each.key == (RESERVATIONS, "", NAME)]
+    assert commits[0] is not None
+    assert None not in commits
+    assert fleet.held() == {NAME: A}
+    assert not is_held or {each["spec"].get("quarantinedUntil") for each in commits if each} == {None}
 
 
 async def test_a_quarantine_ends_while_another_guest_cluster_does_not_answer() -> None:
