@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from http import HTTPStatus
 from random import Random
 from typing import Any, Generic, TypeVar
 
 from fipop.backoff import Backoff
 from fipop.boundary import loop_time
-from fipop.errors import ApiError
+from fipop.errors import ApiError, UnavailableError
 from fipop.jsons import Json, JsonView
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import Resource
@@ -32,6 +33,8 @@ RELIST_SECONDS = 300.0
 SHORTEST_WATCH_SECONDS, PAUSE_SECONDS = 2.0, 2.0
 """An API server that ends a watch sooner is asked again only after a pause."""
 _BACKOFF = Backoff(first_seconds=1.0, limit_seconds=30.0)
+FRESH_SECONDS = 15.0
+"""A watch that fails begins again where it was, after a list so young: a server may be too busy for watches alone."""
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +96,7 @@ class Informer(Generic[P]):
         """List and watch, for ever; at least every RELIST_SECONDS there is a list. Raises RestoredStoreError."""
         version, listed_at, problem = 0, 0.0, ""
         while True:
-            began = loop_time()
+            began, asked = loop_time(), 0.0
             try:
                 if not version or began - listed_at >= RELIST_SECONDS:
                     version, listed_at = await self.relist(), began
@@ -102,9 +105,12 @@ class Informer(Generic[P]):
                 if str(error) != problem:
                     fields = {"resource": self.resource.plural, "error": str(error)}
                     logger.warning("Could not list or watch, retrying", extra=fields)
-                version, problem = 0, str(error)
-            if not version or loop_time() - began < SHORTEST_WATCH_SECONDS:
-                await asyncio.sleep(PAUSE_SECONDS * random.uniform(0.5, 1.0))
+                problem = str(error)
+                asked = error.retry_after if isinstance(error, UnavailableError) else 0.0
+                if error.status == HTTPStatus.GONE or loop_time() - listed_at >= FRESH_SECONDS:
+                    version = 0
+            if problem or loop_time() - began < SHORTEST_WATCH_SECONDS:
+                await asyncio.sleep(max(asked, PAUSE_SECONDS * random.uniform(0.5, 1.0)))
 
     async def _watch(self, version: int) -> int:
         events = self._client.watch(

@@ -192,9 +192,11 @@ class LeaderElector:
                 await self._write(holder=self._identity, seconds=self._times.duration_seconds)
                 self._held_since = began
                 return
-            except (ConflictError, NotFoundError):
+            except (ConflictError, NotFoundError) as error:
+                problem = error
                 # Our own write with a lost answer, an edit, or another holder: only a read shows which.
                 await self._read()
+        raise problem
 
     async def _read(self) -> None:
         self._note(await self._client.get(LEASES, self._name, namespace=self._namespace))

@@ -1,7 +1,11 @@
 """A process leads once: it ends with its lead, and the one that a kubelet starts in its place waits."""
 
+import asyncio
+
 import pytest
 
+from fipop.boundary import ApiRequest
+from localfleet.simulated import Answer
 from tests.harness.fleet import Fleet
 
 A, B, X, Y = "c-m-a", "c-m-b", "10.0.0.10", "10.0.0.11"
@@ -112,3 +116,24 @@ async def test_a_machine_that_was_suspended_ends_its_process_which_starts_again_
     fleet.ask(A)
     await fleet.pass_time(15)
     assert (running.restarts, fleet.addresses(A)) == (1, [X])
+
+
+async def test_a_leader_whose_lease_cannot_be_written_for_conflicts_waits_between_attempts() -> None:
+    """Such as beside a controller that labels the Lease again and again."""
+    fleet = await build_pair()
+    former = fleet.leader
+    conflict = Answer(
+        status=409, body={"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict"}
+    )
+
+    async def take_time(_request: ApiRequest) -> None:
+        await asyncio.sleep(0.01)
+
+    former.link.before = take_time
+    former.link.forge = lambda verb, target, _request: (
+        conflict if (verb, target.plural) == ("replace", "leases") else None
+    )
+    before = former.link.requests["replace", "leases"]
+    await fleet.pass_time(9)
+    assert former.restarts == 1
+    assert former.link.requests["replace", "leases"] - before <= 20

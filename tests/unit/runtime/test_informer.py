@@ -10,11 +10,12 @@ from random import Random
 import pytest
 
 from fipop.api.objects import FloatingIPRange, read_object
+from fipop.boundary import ApiRequest
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.runtime.informer import Informer, Relister
 from fipop.runtime.store import Change, RestoredStoreError, Store
-from tests.harness.api_in_memory import ApiInMemory, Link
+from tests.harness.api_in_memory import ApiInMemory, Link, respond_with_text
 from tests.harness.virtual_time import in_virtual_time
 
 HOUR = 3600.0
@@ -162,3 +163,20 @@ async def test_a_store_that_was_restored_ends_the_relister() -> None:
     bench.server.version -= 2
     with pytest.raises(RestoredStoreError):
         await task
+
+
+@in_virtual_time
+async def test_a_server_too_busy_for_watches_is_not_asked_for_the_whole_list_every_second() -> None:
+    bench = Bench()
+    bench.put("a")
+    refused = False
+
+    async def look(request: ApiRequest) -> None:
+        nonlocal refused
+        refused = request.query.get("watch") == "1"
+
+    bench.link.before = look
+    bench.link.instead = lambda: respond_with_text(429, "{}", Retry_After="30") if refused else None
+    async with bench.running():
+        await asyncio.sleep(600)
+    assert bench.link.requests["list", "floatingipranges"] <= 60
