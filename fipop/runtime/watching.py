@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 import kopf
+from kopf._cogs.clients.watching import WatchingError
 from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api.names import GROUP
@@ -27,6 +28,8 @@ from fipop.kube.server import open_session
 
 Callback = Callable[[str | None, JsonView], None]
 """Takes the type of an event (None if a list shows the object) and the object."""
+logger = logging.getLogger(__name__)
+
 PAUSE_SECONDS = 2.0
 """Before another login, which kopf does at once after each answer 401, and between two looks at discovery."""
 END_SECONDS = 2.0
@@ -65,6 +68,28 @@ async def watch(
     # kopf looks once what the API server serves, and a list of a new kind is answered before discovery shows it.
     while not all([await _is_shown(configuration, each) for each in callbacks]):  # noqa: ASYNC110 - it polls the API server
         await asyncio.sleep(PAUSE_SECONDS)
+    while True:
+        done = await _run_once(registry, settings, sessions, started)
+        errors = [task.exception() for task in done if not task.cancelled()]
+        if not errors or not all(isinstance(each, WatchingError) for each in errors):
+            break
+        # An error of the API server's in the stream, such as of its store; kopf begins again at 410 alone.
+        logger.warning("A watch ended with an error of the API server, watching again")
+        await asyncio.sleep(PAUSE_SECONDS)
+    # Only the class of an error: kopf's errors quote what the server said.
+    why = ", ".join(type(each).__name__ for each in errors)
+    if any(getattr(each, "status", None) == HTTPStatus.NOT_FOUND for each in errors):
+        why = "a kind is no longer served, such as that of a deleted CRD"
+    raise StartError(what="watching", problem=f"ended ({why}): the process must restart")
+
+
+async def _run_once(
+    registry: kopf.OperatorRegistry,
+    settings: kopf.OperatorSettings,
+    sessions: list[aiohttp.ClientSession],
+    started: Callable[[], None],
+) -> set[asyncio.Task[None]]:
+    """Run kopf until one of its tasks ends; return these."""
     # Not `kopf.operator`: at its end it cancels every task of the loop that is younger than itself.
     tasks = await kopf.spawn_tasks(
         registry=registry,
@@ -83,12 +108,7 @@ async def watch(
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=END_SECONDS)
-    errors = [task.exception() for task in done if not task.cancelled()]
-    # Only the class of an error: kopf's errors quote what the server said.
-    why = ", ".join(type(each).__name__ for each in errors)
-    if any(getattr(each, "status", None) == HTTPStatus.NOT_FOUND for each in errors):
-        why = "a kind is no longer served, such as that of a deleted CRD"
-    raise StartError(what="watching", problem=f"ended ({why}): the process must restart")
+    return done
 
 
 def build_settings(random: Random) -> kopf.OperatorSettings:
