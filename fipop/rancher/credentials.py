@@ -18,7 +18,7 @@ _CLUSTER_PATH = re.compile(r"/k8s/clusters/([^/]+)/*")
 
 
 def parse_credential(secret: JsonView) -> str | None:
-    """Give the id of the Harvester cluster that a cloud credential is for; None where it names no cluster.
+    """Return the id of the Harvester cluster of a cloud credential; None if it names none.
 
     The id is optional there; without it, the server of the kubeconfig's current context names the cluster.
     """

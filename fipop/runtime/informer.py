@@ -34,7 +34,7 @@ SHORTEST_WATCH_SECONDS, PAUSE_SECONDS = 2.0, 2.0
 """An API server that ends a watch sooner is asked again only after a pause."""
 _BACKOFF = Backoff(first_seconds=1.0, limit_seconds=30.0)
 FRESH_SECONDS = 15.0
-"""A watch that fails begins again where it was, after a list so young: a server may be too busy for watches alone."""
+"""If a watch fails and the last list is younger, only the watch is repeated: a busy server may refuse watches alone."""
 
 logger = logging.getLogger(__name__)
 

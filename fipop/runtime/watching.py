@@ -73,9 +73,8 @@ async def watch(
         errors = [task.exception() for task in done if not task.cancelled()]
         if not errors or not all(isinstance(each, WatchingError) for each in errors):
             break
-        # An error of the API server's in the stream, such as of its store; kopf begins again at 410 alone.
+        # Such as an error of its store. kopf itself begins again only after 410. The login pauses before that.
         logger.warning("A watch ended with an error of the API server, watching again")
-        await asyncio.sleep(PAUSE_SECONDS)
     # Only the class of an error: kopf's errors quote what the server said.
     why = ", ".join(type(each).__name__ for each in errors)
     if any(getattr(each, "status", None) == HTTPStatus.NOT_FOUND for each in errors):

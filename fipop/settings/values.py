@@ -217,7 +217,7 @@ LabelValue = Annotated[str, _text(rf"({_NAME})?", 63), _say("must be the value o
 Names = Annotated[
     tuple[str, ...], Field(min_length=1), _say("must be a list of names, and must not be empty")
 ]
-"""An empty list would be as good as none: what is for nobody would be for all."""
+"""An empty list would count as no list, and would select every guest cluster."""
 ChartVersion = Annotated[str, _text(_VERSION, 128), _say(_VERSION_REASON)]
 ChartDigest = Annotated[
     str, BeforeValidator(lambda value: str(value).lower()), _text(_DIGEST), _say(_DIGEST_REASON)

@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import yaml
 
@@ -54,6 +54,13 @@ class _JsonLoader(yaml.CSafeLoader):
         if not math.isfinite(value):
             self.refuse_unclear(node)
         return value
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse the key null, as helm does."""
+        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        if None in found:
+            raise RefusedError("must have only texts as keys")
+        return found
 
     def refuse_unclear(self, node: yaml.Node) -> None:
         """Refuse a plain scalar whose meaning depends on the reader."""

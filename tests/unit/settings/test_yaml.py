@@ -62,6 +62,7 @@ def test_plain_yaml_means_what_helm_takes_it_for(text: str, value: object) -> No
         ("!!set {a, b}", ""),
         (".nan", ""),
         ("[-.inf]", ""),
+        ("{~: a}", ""),
         ("a: 1\n---\nb: 2", ""),
         ("a: b: c", "line 1, column 5"),
         ("a: 1\nb: y", "line 2"),
