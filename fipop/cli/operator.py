@@ -89,8 +89,8 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
 )
 @click.option(
     "--resync-seconds",
-    type=click.FloatRange(min=1.0),
-    default=300.0,
+    type=click.IntRange(min=1),
+    default=300,
     show_default=True,
     help="Seconds between comparisons with fresh lists, which find what watches missed.",
 )

@@ -35,6 +35,7 @@ MAX_PORT = 65535
 MAX_HELM_CONCURRENCY = 64
 MAX_RATE = 10_000
 _WHOLE = 100
+_NUMBER_TEXT = re.compile(r"[-+]?[0-9]{1,10}")
 _AMOUNT = re.compile(r"([0-9]{1,6})(%?)")
 _MAX_URL = 2048
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -146,8 +147,14 @@ def _say(reason: str) -> WrapValidator:
     return WrapValidator(read)
 
 
-def _whole(least: int, most: int) -> WrapValidator:
-    return _say(f"must be a whole number from {least} to {most}")
+def _whole(least: int, most: int) -> PlainValidator:
+    def read(text: str) -> int:
+        found = _NUMBER_TEXT.fullmatch(text.strip())
+        if found is None or not least <= int(found[0]) <= most:
+            raise RefusedError(f"must be a whole number from {least} to {most}")
+        return int(found[0])
+
+    return PlainValidator(read)
 
 
 def _text(pattern: str, longest: int = 253) -> StringConstraints:
@@ -165,7 +172,7 @@ def _read_amount(least: int, text: str) -> Amount:
     found = _AMOUNT.fullmatch(text.strip())
     amount = Amount(int(found[1]), is_percent=bool(found[2])) if found else None
     if amount is None or amount.number < least or (amount.is_percent and amount.number > _WHOLE):
-        raise RefusedError(f"must be a whole number from {least}, or a percentage such as 10%")
+        raise RefusedError(f"must be a whole number from {least} to 999999, or a percentage such as 10%")
     return amount
 
 
@@ -201,11 +208,11 @@ Bool = Annotated[bool, PlainValidator(_read_bool)]
 AnyAmount = Annotated[Amount, PlainValidator(partial(_read_amount, 0))]
 SomeAmount = Annotated[Amount, PlainValidator(partial(_read_amount, 1))]
 ChartValuesText = Annotated[ChartValues, PlainValidator(parse_chart_values)]
-Seconds = Annotated[int, Field(ge=1, le=MAX_INTERVAL_SECONDS), _whole(1, MAX_INTERVAL_SECONDS)]
-SecondsOrNone = Annotated[int, Field(ge=0, le=MAX_INTERVAL_SECONDS), _whole(0, MAX_INTERVAL_SECONDS)]
-HelmConcurrency = Annotated[int, Field(ge=1, le=MAX_HELM_CONCURRENCY), _whole(1, MAX_HELM_CONCURRENCY)]
-Rate = Annotated[int, Field(ge=1, le=MAX_RATE), _whole(1, MAX_RATE)]
-Port = Annotated[int, Field(ge=1, le=MAX_PORT), _whole(1, MAX_PORT), AfterValidator(_check_free)]
+Seconds = Annotated[int, _whole(1, MAX_INTERVAL_SECONDS)]
+SecondsOrNone = Annotated[int, _whole(0, MAX_INTERVAL_SECONDS)]
+HelmConcurrency = Annotated[int, _whole(1, MAX_HELM_CONCURRENCY)]
+Rate = Annotated[int, _whole(1, MAX_RATE)]
+Port = Annotated[int, _whole(1, MAX_PORT), AfterValidator(_check_free)]
 NamespaceName = Annotated[str, _text(_LABEL, 63), _say(f"{_LABEL_REASON} 63 characters")]
 ReleaseName = Annotated[str, _text(_LABEL, 53), _say(f"{_LABEL_REASON} 53 characters")]
 """With helm's own limit."""

@@ -152,6 +152,8 @@ def test_a_good_value_is_taken(option: str, text: str, field: str, value: object
         ("operateGuestClusterInterval", "-5"),
         ("operateGuestClusterInterval", "8m"),
         ("operateGuestClusterInterval", "4.5"),
+        ("operateGuestClusterInterval", "4.0"),
+        ("operateGuestClusterInterval", "1_000"),
         ("operateGuestClusterInterval", "٣"),
         ("operateGuestClusterInterval", "9" * 5000),
         ("metricsPort", "8081"),
