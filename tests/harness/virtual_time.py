@@ -8,6 +8,8 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, TypeVar
 
+from tests.harness.crashes import crashes
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -92,11 +94,13 @@ def run_virtually(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Have an async test run in virtual time; its fixtures must not need a loop."""
+    """Have an async test run in virtual time, without a crash; its fixtures must not need a loop."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        run_virtually(test(*args, **kwargs))
+        with crashes() as found:
+            run_virtually(test(*args, **kwargs))
+        assert not found, f"{len(found)} crashes, the first one: {found[0]}"
 
     return run
 

@@ -22,6 +22,7 @@ from random import Random
 from fipop.api import names
 from fipop.boundary import ApiRequest
 from tests.harness.api_in_memory import Link
+from tests.harness.crashes import crashes
 from tests.harness.ends import unsettled
 from tests.harness.fleet import Fleet, Running
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
@@ -355,7 +356,8 @@ def run_life(seed: int, acts: int = ACTS, *, has_demand: bool = False) -> list[s
     async def live() -> list[str]:
         return await Life(Random(seed), acts, has_demand).live()
 
-    return run_virtually(live())
+    with crashes() as found:
+        return run_virtually(live()) + found
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from random import Random
 
 from fipop.api import names
 from tests.harness.api_in_memory import Commit, Json
+from tests.harness.crashes import crashes
 from tests.harness.fleet import Fleet
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
 from tests.harness.stored import (
@@ -381,7 +382,8 @@ def run_world(seed: int) -> list[str]:
     async def live() -> list[str]:
         return await World(Random(seed)).live()
 
-    return run_virtually(live())
+    with crashes() as found:
+        return run_virtually(live()) + found
 
 
 def main(arguments: Sequence[str]) -> int:

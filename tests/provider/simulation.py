@@ -17,6 +17,7 @@ from typing import Any
 from fipop.boundary import ApiRequest
 from localfleet.arguments import positive
 from tests.harness.api_in_memory import Commit, Key
+from tests.harness.crashes import crashes
 from tests.harness.service_cluster import LEASE, Running, ServiceCluster
 from tests.harness.virtual_time import run_virtually
 
@@ -225,7 +226,9 @@ async def _live(seed: int) -> tuple[int, list[str]]:
 def _live_all(seeds: range) -> tuple[int, int]:
     assignments, violations = 0, 0
     for seed in seeds:
-        made, problems = run_virtually(_live(seed))
+        with crashes() as found:
+            made, problems = run_virtually(_live(seed))
+        problems += found
         assignments += made
         violations += bool(problems)
         for problem in problems[:5]:

@@ -1,0 +1,28 @@
+"""Crashes that fipop caught: it logs one and goes on, so a test that ends well would not show it."""
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class _Crashes(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            trace = "".join(traceback.format_exception(record.exc_info[1]))
+            self.found.append(f"{record.getMessage()}\n{trace}")
+
+
+@contextmanager
+def crashes() -> Iterator[list[str]]:
+    """Collect what fipop logs with a traceback: it does so where it expected nothing of the kind."""
+    handler, log = _Crashes(), logging.getLogger("fipop")
+    log.addHandler(handler)
+    try:
+        yield handler.found
+    finally:
+        log.removeHandler(handler)
