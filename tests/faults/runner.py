@@ -12,6 +12,7 @@ from localfleet.faultproxy import Do, Schedule
 from tests.faults.lane import Lane, Operator
 from tests.faults.plans import Plan
 from tests.faults.scenarios import ALL, Scenario
+from tests.harness.crashes import find_crashes
 from tests.harness.ends import difference, normalize, takes_any, unsettled
 from tests.harness.history import Json, Key
 from tests.harness.oracles import Setting, allocations, creations, given_out, led_by_two, replay
@@ -244,6 +245,7 @@ async def _judge(
     for operator in operators:
         if operator.ended:
             result.violations.append(f"{operator.name} ended by itself with {operator.ended}")
+        result.violations += find_crashes(operator.process.process.log)[:3]
     if reference is not None:
         for kind in sorted({*COUNTED} & {*result.created, *reference.created}):
             extra = result.created[kind] - reference.created[kind]

@@ -4,6 +4,9 @@ import logging
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+TRACEBACK = "Traceback (most recent call last)"
 
 
 class _Crashes(logging.Handler):
@@ -26,3 +29,9 @@ def crashes() -> Iterator[list[str]]:
         yield handler.found
     finally:
         log.removeHandler(handler)
+
+
+def find_crashes(log: Path) -> list[str]:
+    """Return the lines of a process's log that have a traceback."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return [f"crash: {line[:3000]}" for line in lines if TRACEBACK in line]

@@ -10,6 +10,7 @@ from localfleet.waiting import eventually
 from tests.faults.services.lane import SHARING, Lane, Provider
 from tests.faults.services.people import People
 from tests.faults.services.plans import CLASS, Plan
+from tests.harness.crashes import find_crashes
 from tests.harness.service_judge import Judge
 
 QUIET_SECONDS = 1.0
@@ -54,6 +55,7 @@ async def run_plan(lane: Lane, plan: Plan) -> Result:
             result.killed += provider.killed
             if any(code != LOST_LEASE for code in provider.ended):
                 result.violations.append(f"{provider.name} ended by itself with {provider.ended}")
+            result.violations += find_crashes(provider.process.process.log)[:3]
             await provider.stop()
             await provider.proxy.settle()
     result.operations = people.operations
