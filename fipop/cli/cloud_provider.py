@@ -34,6 +34,8 @@ from fipop.runtime.leader_election import LeaseTimes
 
 logger = logging.getLogger(__name__)
 
+FAILURE = "Cloud provider failed"
+
 KUBEVIP_MODE, KEEPALIVED_MODE = "kubevip", "keepalived"
 DEBUG_VERBOSITY = 4
 """From this verbosity on, kube-vip-cloud-provider logs details for its developers."""
@@ -126,7 +128,7 @@ def cloud_provider(
     try:
         asyncio.run(_run(read_options(mode, flags, os.environ), flags))
     except (FipopError, OSError) as error:
-        logger.critical("Cloud provider failed", extra={"error": str(error)})
+        logger.critical(FAILURE, extra={"error": str(error)})
         sys.exit(1)
 
 
@@ -138,7 +140,7 @@ async def _run(options: ProviderOptions, flags: Mapping[str, Any]) -> None:
         return
     provider = build_provider(options, api=api, clock=clock, random=random)
     spare_collections()
-    await run_until_asked(provider.run())
+    await run_until_asked(provider.run(), failure=FAILURE)
 
 
 def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, str]) -> ProviderOptions:

@@ -33,6 +33,8 @@ from fipop.texts import is_namespace
 
 logger = logging.getLogger(__name__)
 
+FAILURE = "Operator failed"
+
 GC_THRESHOLDS = (20_000, 20, 20)
 """Little of what a request leaves holds itself: to look for it as often as usual costs 4 % of the processor."""
 
@@ -123,7 +125,7 @@ def operator(
         )
         asyncio.run(_run(options, kubeconfig, helm))
     except (FipopError, OSError) as error:
-        logger.critical("Operator failed", extra={"error": str(error)})
+        logger.critical(FAILURE, extra={"error": str(error)})
         sys.exit(1)
 
 
@@ -151,6 +153,6 @@ async def _run(options: OperatorOptions, kubeconfig: Path | None, helm: str | No
     )
     spare_collections(thresholds=GC_THRESHOLDS)
     try:
-        await run_until_asked(operator.run(), stopping)
+        await run_until_asked(operator.run(), stopping, failure=FAILURE)
     finally:
         await guests.close()

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 from fipop.deadlines import STOP_SECONDS
+from fipop.errors import FipopError
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +26,13 @@ _SMALL_HEAP = ((_M_TRIM_THRESHOLD, 64 * 1024), (_M_MMAP_THRESHOLD, 64 * 1024), (
 """As malloc.h of glibc numbers them."""
 
 
-async def run_until_asked(role: Coroutine[Any, Any, None], stopping: asyncio.Event | None = None) -> None:
-    """Run a role until SIGTERM or SIGINT, which set `stopping`."""
+async def run_until_asked(
+    role: Coroutine[Any, Any, None], stopping: asyncio.Event | None = None, *, failure: str = ""
+) -> None:
+    """Run a role until SIGTERM or SIGINT, which set `stopping`.
+
+    What ends the role is raised. With a `failure`, an error of ours is logged by that message, and ends the process.
+    """
     loop = asyncio.get_running_loop()
     # Names are resolved here. A lookup that hangs cannot be cancelled: a few are not to keep the rest from theirs.
     loop.set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="fipop"))
@@ -38,7 +44,14 @@ async def run_until_asked(role: Coroutine[Any, Any, None], stopping: asyncio.Eve
     if running.done():
         stop.cancel()
         start_watchdog()
-        running.result()
+        try:
+            running.result()
+        except (FipopError, OSError) as error:
+            if not failure:
+                raise
+            # Here: what kopf leaves can outlive its cancellation, and the watchdog says nothing.
+            logger.critical(failure, extra={"error": str(error)})
+            _exit(1)
         return
     logger.info("Stopping")
     start_watchdog()

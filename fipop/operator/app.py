@@ -23,7 +23,7 @@ from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.metrics import counters
 from fipop.metrics.gauges import Gauges, build_registry
-from fipop.operator.configuration import Configuration, read_defaults
+from fipop.operator.configuration import Configuration
 from fipop.operator.crds import find_our_age, read_crds, settle_crds
 from fipop.operator.manager import Manager
 from fipop.operator.metrics import Fleet, read_fleet, render_fleet
@@ -132,7 +132,7 @@ class Operator:
             client=self._vital_client,
             events=self._events,
             namespace=options.namespace,
-            defaults=read_defaults(options.settings_defaults),
+            defaults=options.settings_defaults,
         )
         self._process = Process(
             client=self._vital_client,

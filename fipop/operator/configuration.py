@@ -5,6 +5,7 @@ After a restart with a bad value, no good one is known: until it is corrected, n
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -42,8 +43,10 @@ class Configuration:
         client: KubeClient,
         events: EventRecorder,
         namespace: str,
-        defaults: Mapping[str, str],
+        defaults: Path | None,
     ) -> None:
+        """`defaults` is the folder that a missing ConfigMap is made from. Raises StartError if it cannot be read."""
+        read_defaults(defaults)
         self._client = client
         self._events = events
         self._namespace = namespace
@@ -92,11 +95,13 @@ class Configuration:
         return await self._client.get(CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=self._namespace)
 
     async def _create(self) -> Json:
+        # Read again: an upgrade of the chart changes the mounted files under a running process.
+        data = await asyncio.to_thread(read_defaults, self._defaults)
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": names.SETTINGS_CONFIG_MAP, "namespace": self._namespace},
-            "data": dict(self._defaults),
+            "data": data,
         }
         try:
             made = await self._client.create(CONFIG_MAPS, body)

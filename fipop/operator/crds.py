@@ -45,7 +45,12 @@ async def settle_crds(client: KubeClient, crds: list[Json], *, update: bool) -> 
         if found is not None and present >= needed:
             continue
         if not update or found is None:
-            problem = f"has schema revision {present}: fipop needs {needed}. Apply the crds/ of this version"
+            state = (
+                f"has schema revision {present}: fipop needs {needed}"
+                if found is not None
+                else "does not exist"
+            )
+            problem = f"{state}. Apply the crds/ of this version"
             raise StartError(what=f"CRD {name}", problem=problem)
         patch = {
             "metadata": {

@@ -174,16 +174,14 @@ def _judge_schemas(found: Installation) -> Iterator[Finding]:
         if revision is not None and revision >= needed:
             yield point(subject, Severity.OK, "SchemaKnown", f"the CRD has schema revision {revision}")
             continue
-        message = "the CRD does not exist"
+        message, advice = (
+            "the CRD does not exist",
+            "Install fipop, or kubectl apply -f crds/ if it is installed",
+        )
         if revision is not None:
             message = f"the CRD has schema revision {revision}: fipop needs {needed}"
-        yield point(
-            subject,
-            Severity.CRITICAL,
-            "OldSchema",
-            message,
-            "Install fipop, or restart it: it applies its CRDs",
-        )
+            advice = "Install fipop, or restart it: it updates its CRDs"
+        yield point(subject, Severity.CRITICAL, "OldSchema", message, advice)
 
 
 def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:

@@ -41,6 +41,8 @@ class Process:
         self._is_loaded = is_loaded
         self._not_ready: dict[str, str] = {"start": "has not finished"}
         self._read_at: float | None = None
+        self._read_problem = ""
+        """Why the last read failed; "" if it did not."""
 
     @property
     def since_read(self) -> float | None:
@@ -51,7 +53,9 @@ class Process:
         """Return what keeps this replica from being ready, by a name, {} if nothing does."""
         found, since = dict(self._not_ready), self.since_read
         if since is None or since > ANSWER_LIMIT_SECONDS:
-            found["api-server"] = "no object was read" + ("" if since is None else f" for {since:.0f} s")
+            waited = "" if since is None else f" for {since:.0f} s"
+            why = f": {self._read_problem}" if self._read_problem else ""
+            found["api-server"] = f"no object was read{waited}{why}"
         if not self._is_loaded():
             found["objects"] = "not loaded yet"
         return found
@@ -98,10 +102,12 @@ class Process:
             try:
                 await self._read()
             except FipopError as error:
-                logger.debug("Could not read any object", extra={"error": str(error)})
+                if str(error) != self._read_problem:
+                    logger.warning("Could not read any object", extra={"error": str(error)})
+                self._read_problem = str(error)
                 self._check_authority(error)
             else:
-                self._read_at = loop_time()
+                self._read_at, self._read_problem = loop_time(), ""
             await asyncio.sleep(HEALTH_READ_SECONDS)
 
     def _check_authority(self, error: FipopError) -> None:

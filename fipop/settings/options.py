@@ -255,8 +255,8 @@ def warnings(settings: Settings) -> tuple[str, ...]:
     deadline = settings.kubevip_rollout_progress_deadline_seconds
     if soak >= deadline:
         found.append(
-            f"kubevipRolloutMinSuccessTime must be below kubevipRolloutProgressDeadline {deadline}: it is {soak}, so "
-            "no guest cluster can succeed in time"
+            "option kubevipRolloutMinSuccessTime must be below kubevipRolloutProgressDeadline "
+            f"{deadline}: it is {soak}, so no guest cluster can succeed in time"
         )
     return tuple(found)
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from fipop.metrics import counters
 from localfleet.assets import ensure
 from tests.chart.rendering import ROOT, Chart
 from tests.unit.metrics.samples import Scraped
@@ -307,6 +308,18 @@ SITUATIONS: dict[str, Situation] = {
         ),
         fires=(alert("FipopDemandUnmet", guest="c-m-2", guest_cluster="shop", reason="LimitReached"),),
     ),
+    "a policy refuses the status of a floating IP: it has none, and so no condition that is False": Situation(
+        series=WELL
+        | floating_ips("60xN", unknown="1xN")
+        | one("fipop_reconcile_errors_total", "_x3 8+2xN", pod="a", kind="floatingip"),
+        fires=(alert("FipopReconcileFailing", kind="floatingip"),),
+    ),
+    "an API server refuses writes for ten minutes, and now and then one that was overtaken": Situation(
+        series=WELL
+        | one("fipop_reconcile_errors_total", "0x5 8+2x10 30x60", pod="a", kind="floatingip")
+        | one("fipop_reconcile_errors_total", "0+1xN", pod="a", kind="reservation"),
+        minutes=60,
+    ),
     "a rollout goes on": Situation(
         series=WELL | one("fipop_rollout_info", "1xN", pod="a", target="c0ffee", state="Progressing")
     ),
@@ -340,6 +353,7 @@ def test_each_alert_has_a_situation_in_which_it_fires(alerts: dict[str, Any]) ->
 def test_the_situations_have_only_series_that_the_operator_shows() -> None:
     shown: dict[str, set[frozenset[str]]] = {}
     fleet = Scraped()
+    counters.RECONCILE_ERRORS.labels("floatingip").inc()
     for family in text_string_to_metric_families(fleet.render()):
         for sample in family.samples:
             shown.setdefault(sample.name, set()).add(frozenset(sample.labels))

@@ -2,6 +2,7 @@
 
 import base64
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,22 @@ async def test_a_deleted_config_map_is_created_again_within_5_seconds() -> None:
     fleet.memory.remove(OPTIONS)
     await fleet.pass_time(POLL_SECONDS + 1)
     assert fleet.memory.objects[OPTIONS]["data"] == made["data"]
+
+
+async def test_a_deleted_config_map_gets_the_settings_that_the_chart_has_now(tmp_path: Path) -> None:
+    """An upgrade of the chart that changes only its settings restarts no pod: the mounted files change."""
+    option = tmp_path / "operateGuestClusterInterval"
+    option.write_text("480")
+    fleet = Fleet()
+    await fleet.start(leader_election=False, settings_defaults=tmp_path)
+    option.write_text("60")
+    await fleet.pass_time(POLL_SECONDS + 1)
+    assert fleet.memory.objects[OPTIONS]["data"] == {option.name: "480"}, (
+        "an upgrade changes none that exists"
+    )
+    fleet.memory.remove(OPTIONS)
+    await fleet.pass_time(POLL_SECONDS + 1)
+    assert fleet.memory.objects[OPTIONS]["data"] == {option.name: "60"}
 
 
 async def test_of_replicas_that_start_at_once_each_takes_the_config_map_that_one_of_them_created(

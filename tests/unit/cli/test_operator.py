@@ -176,6 +176,39 @@ async def test_a_stop_that_hangs_is_ended_all_the_same() -> None:
         assert await process.wait() == 1
 
 
+STUBBORN = """
+import asyncio
+from fipop.cli.process import run_until_asked
+from fipop.errors import StartError
+
+async def outlive():
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+async def role():
+    left = asyncio.create_task(outlive())
+    await asyncio.sleep(0)
+    raise StartError(what="watching", problem="ended")
+
+asyncio.run(run_until_asked(role(), failure="Operator failed: watching ended"))
+"""
+
+
+async def test_a_process_that_fails_ends_with_the_cause_whatever_it_leaves() -> None:
+    """After the deletion of a CRD, tasks of kopf outlived their cancellation."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STUBBORN, stderr=asyncio.subprocess.PIPE
+    )
+    # Before the watchdog, which says nothing.
+    async with asyncio.timeout(20):
+        _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert errors.decode().splitlines()[-1] == "Operator failed: watching ended"
+
+
 HANGING_LOOKUPS = """\
 import socket, sys, time
 real = socket.getaddrinfo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -116,10 +117,13 @@ def failed(kind: type[ApiError], status: int, reason: str = "") -> ApiError:
     ],
 )
 @in_virtual_time
-async def test_a_replica_that_reads_no_object_is_not_ready_within_a_minute_and_no_restart_is_asked_for(
-    error: ApiError, answer_seconds: float
+async def test_a_replica_that_reads_no_object_is_not_ready_within_a_minute_and_says_why(
+    error: ApiError, answer_seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """etcd hangs or is gone, and kube-apiserver stays up: /version needs no etcd, and proves nothing."""
+    """No restart is asked for.
+
+    etcd hangs or is gone, and kube-apiserver stays up: /version needs no etcd, and proves nothing.
+    """
     server = Server()
     process, clock = build_process(server), asyncio.get_running_loop().time
     process.record_started()
@@ -134,6 +138,9 @@ async def test_a_replica_that_reads_no_object_is_not_ready_within_a_minute_and_n
         if not process.why_not_ready():
             ready.append(clock() - began)
     assert 25 <= max(ready) < 60
+    assert process.why_not_ready()["api-server"].endswith(f" s: {error}")
+    told = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert [each.error for each in told] == [str(error)], "once"  # type: ignore[attr-defined]
     server.error, server.answer_seconds = None, 0.0
     await asyncio.sleep(20)
     assert process.why_not_ready() == {}
