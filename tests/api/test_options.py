@@ -50,9 +50,8 @@ async def operator(stack: Stack) -> AsyncIterator[OperatorProcess]:
     yield operator
     operator.metrics_url = metrics_url
     found = await stack.client.find(SETTINGS) or {"data": {}}
-    await stack.set_options(**(dict.fromkeys(found["data"]) | defaults))
+    await in_force(stack, **(dict.fromkeys(found["data"]) | defaults))
     await eventually(operator.metrics, seconds=30, what="the metrics to be where they were")
-    await in_force(stack)
 
 
 def lines(operator: OperatorProcess, message: str, **fields: Any) -> list[Json]:
