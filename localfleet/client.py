@@ -3,6 +3,7 @@
 Objects are plain JSON, places are paths as the API serves them (`/api/v1/namespaces/a/configmaps/b`).
 """
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -25,6 +26,8 @@ _PATCH_TYPES: Mapping[Patch, str] = {
 }
 _ANSWER_SECONDS = 30.0
 _LINE_BYTES = 4 * 1024 * 1024
+_MOST_ATTEMPTS = 10
+"""Of one request that an API server puts off: as many as client-go makes."""
 
 
 class ApiClient:
@@ -62,18 +65,27 @@ class ApiClient:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> Json:
-        """One request. Raises ApiError for an answer outside 2xx, aiohttp.ClientError where none comes."""
-        async with self._session.request(
-            method,
-            self.url + path,
-            data=None if body is None else json.dumps(body),
-            headers={"Content-Type": content_type},
-            params=query,
-            allow_redirects=False,
-        ) as answer:
-            text = await answer.text()
-            _check(method, path, answer.status, text)
-            return _parse(text)
+        """One request. Raises ApiError for an answer outside 2xx, aiohttp.ClientError where none comes.
+
+        A request that the API server puts off is repeated when it says, as client-go does: for a moment after a CRD
+        changed it answers each request for its objects so.
+        """
+        for attempt in range(1, _MOST_ATTEMPTS + 1):
+            async with self._session.request(
+                method,
+                self.url + path,
+                data=None if body is None else json.dumps(body),
+                headers={"Content-Type": content_type},
+                params=query,
+                allow_redirects=False,
+            ) as answer:
+                text, later = await answer.text(), answer.headers.get("Retry-After", "")
+            if answer.status != HTTPStatus.TOO_MANY_REQUESTS or not later.isdecimal():
+                break
+            if attempt < _MOST_ATTEMPTS:
+                await asyncio.sleep(float(later))
+        _check(method, path, answer.status, text)
+        return _parse(text)
 
     async def get(self, path: str) -> Json:
         return await self.request("GET", path)

@@ -10,8 +10,10 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fipop.deadlines import STOP_SECONDS
@@ -34,6 +36,7 @@ async def run_until_asked(
     What ends the role is raised. With a `failure`, an error of ours is logged by that message, and ends the process.
     """
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_error)
     # Names are resolved here. A lookup that hangs cannot be cancelled: a few are not to keep the rest from theirs.
     loop.set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, thread_name_prefix="fipop"))
     running = asyncio.create_task(role)
@@ -62,6 +65,14 @@ async def run_until_asked(
         logger.info("Stopped")
     # All is put away. Python would wait for threads without end now: a name may be looked up still.
     _exit(0)
+
+
+def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that nothing took, by its class and place: its words, and the call, can be those of a server."""
+    error = context.get("exception")
+    frames = traceback.extract_tb(error.__traceback__) if isinstance(error, BaseException) else []
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    logger.error("A task failed unnoticed", extra={"error": type(error).__name__, "place": place})
 
 
 def take_signals(stopping: asyncio.Event) -> None:

@@ -102,12 +102,26 @@ async def _run_once(
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        # If one watch fails, kopf ends without ending the others, which would wait for a login for ever.
+        running = {*tasks, *_find_watches()}
+        for task in running:  # also if this is cancelled meanwhile
+            task.add_done_callback(_take_error)
         for each in sessions:  # a watch that waits for its answer survives a cancellation
             await each.close()
-        for task in tasks:
+        for task in running:
             task.cancel()
-        await asyncio.wait(tasks, timeout=END_SECONDS)
+        await asyncio.wait(running, timeout=END_SECONDS)
     return done
+
+
+def _find_watches() -> set[asyncio.Task[None]]:
+    return {task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for ")}
+
+
+def _take_error(task: asyncio.Task[None]) -> None:
+    """Take the error of a task: asyncio would log one that nothing took, with the server's words."""
+    if not task.cancelled():
+        task.exception()
 
 
 def build_settings(random: Random) -> kopf.OperatorSettings:

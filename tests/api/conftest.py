@@ -2,11 +2,10 @@
 
 | group | has |
 |---|---|
-| "default" | `stack`, an operator with the options of the chart, and `second_guest` |
+| "default" | `stack`, an operator with the options of the chart |
 | "installs" | `installs`, an operator that keeps releases by helm, and `guest`, which has a node |
 | "guest" | `guest` alone: the releases in it, and the cloud provider |
-| "operators" | `bare_stack`: what operators do that are killed and cut off |
-| "store" | `bare_stack`: what was there before fipop, and a store that is set back |
+| "bare" | `bare_stack`: operators that are killed, what was there before fipop, and a store that is set back |
 | "management" | `management`, without fipop: the client, the CRDs, the chart |
 """
 
@@ -25,7 +24,6 @@ from localfleet.helm import Helm
 from localfleet.stack import SETTINGS, Stack, open_stack
 from tests.api.borrowing import Installs
 from tests.api.chart_source import chart_repository, pack_charts
-from tests.api.live_options import with_options
 from tests.api.tenant import Tenant, open_tenant
 
 
@@ -63,6 +61,13 @@ async def tenant(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[Tenant]:
         yield tenant
 
 
+async def create_settings(stack: Stack, **others: str) -> None:
+    """Create kube-fip-config before an operator does: from the defaults of the chart, with other values for some."""
+    place, _, name = SETTINGS.rpartition("/")
+    defaults = await stack.client.get(f"{place}/fipop-settings-defaults")
+    await stack.client.create(place, {"metadata": {"name": name}, "data": {**defaults["data"], **others}})
+
+
 @pytest_asyncio.fixture(scope="session")
 async def bare_stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
     """A management cluster with the chart installed and kube-fip-config, in which no operator runs.
@@ -70,8 +75,7 @@ async def bare_stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
     Whoever uses it stops its operators and leaves no guest, no floating IP and no range.
     """
     async with open_stack(fleet, "bare") as stack:
-        body = {"metadata": {"name": "kube-fip-config"}, "data": dict(stack.installation.settings)}
-        await stack.client.create(SETTINGS.rpartition("/")[0], body)
+        await create_settings(stack)
         yield stack
 
 
@@ -94,12 +98,12 @@ async def installs(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) 
         }
         async with open_stack(fleet, "installs", settings=settings) as stack:
             stack.installation = replace(stack.installation, environment={"SSL_CERT_FILE": str(trusted)})
+            await create_settings(stack, kubevipChartSecret="", kubevipChartCA="")
             await stack.start_operator()
-            async with with_options(stack, kubevipChartSecret="", kubevipChartCA=""):
-                yield Installs(
-                    stack=stack,
-                    repository=repository,
-                    archives=archives,
-                    authority=authority,
-                    helm=Helm(program=ensure("helm"), home=folder / "home"),
-                )
+            yield Installs(
+                stack=stack,
+                repository=repository,
+                archives=archives,
+                authority=authority,
+                helm=Helm(program=ensure("helm"), home=folder / "home"),
+            )

@@ -31,11 +31,12 @@ REACHABLE_FIRST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedGuest:
-    """A guest that has come up; one in memory has no `plane`."""
+    """A guest that has come up: a control plane or one in memory."""
 
     stack: Stack
     guest: RancherGuest
     plane: ControlPlane | None = None
+    memory: SimulatedGuest | None = None
 
     @property
     def client(self) -> ApiClient:
@@ -92,6 +93,8 @@ class ServedGuest:
         )
 
     async def config_map(self, namespace: str = "kube-system") -> Json | None:
+        if self.memory is not None:
+            return self.memory.get("configmaps", namespace, "kubevip")
         return await self.client.find(CONFIG_MAP.format(namespace))
 
     async def data(self, namespace: str = "kube-system") -> dict[str, str]:
@@ -203,7 +206,8 @@ async def bring_up(
     try:
         for step in REACHABLE_FIRST:
             await stack.player.take(guest, step)
-        yield ServedGuest(stack=stack, guest=guest, plane=plane)
+        memory = None if isinstance(target, ControlPlane) else target
+        yield ServedGuest(stack=stack, guest=guest, plane=plane, memory=memory)
     finally:
         if guest.cluster_id in stack.player.guests:
             await stack.player.delete_guest(guest)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from localfleet.client import ApiClient
 from localfleet.errors import ApiError
 from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
@@ -24,7 +25,7 @@ from tests.api.cli.commands import Commands
 from tests.api.emptying import clear
 from tests.api.predecessor import make_reservations_younger
 
-pytestmark = pytest.mark.xdist_group("store")
+pytestmark = pytest.mark.xdist_group("bare")
 
 OURS = (RANGES, RESERVATIONS, ALL_FLOATING_IPS)
 
@@ -53,28 +54,35 @@ async def leave_behind(stack: Stack, one: str, other: str) -> None:
     await client.create(
         RANGES, build_range("vlan", "10.44.0.0/26", harvester="harvester-cluster1", network="vlan10")
     )
-    await asyncio.sleep(1.1)
-    await client.create(RANGES, build_range("overlapping", "10.44.0.32-10.44.0.80"))
     named: dict[str, Any] = {"range_name": "vlan"}
-    objects = (
+    older = (
         (one, "first", {**named, "cluster": "one", "ipaddress": "10.44.0.10"}),
         (one, "outside", {**named, "cluster": "one", "ipaddress": "10.9.9.9"}),
         (one, "nowhere", {"range_name": "no-such-range", "cluster": "one", "ipaddress": "10.44.0.12"}),
         (one, "odd", {**named, "cluster": "one", "ipaddress": "10.44.0.999"}),
         (one, "without-address", {**named, "cluster": "one"}),
+    )
+    younger = (
         (other, "second", {**named, "cluster": "two", "ipaddress": "10.44.0.10"}),
         (other, "in-the-overlap", {"range_name": "overlapping", "cluster": "two", "ipaddress": "10.44.0.70"}),
         (other, "strangers", {**named, "cluster": "somebody-elses", "ipaddress": "10.44.0.15"}),
     )
-    for namespace, name, fields in objects:
-        try:
-            await client.create(floating_ips(namespace), build_floating_ip(namespace, name, **fields))
-        except ApiError:
-            # What our CRD refuses by now the predecessor's let through: such an object has no spec instead.
-            bare = build_floating_ip(namespace, name, range_name="vlan", cluster=fields["cluster"])
-            del bare["spec"]
-            await client.create(floating_ips(namespace), bare)
-        await asyncio.sleep(1.05)  # times of creation have whole seconds, and the older one wins
+    for namespace, name, fields in older:
+        await leave_floating_ip(client, namespace, name, fields)
+    await asyncio.sleep(1.1)  # times of creation have whole seconds, and the older one wins
+    await client.create(RANGES, build_range("overlapping", "10.44.0.32-10.44.0.80"))
+    for namespace, name, fields in younger:
+        await leave_floating_ip(client, namespace, name, fields)
+
+
+async def leave_floating_ip(client: ApiClient, namespace: str, name: str, fields: dict[str, Any]) -> None:
+    try:
+        await client.create(floating_ips(namespace), build_floating_ip(namespace, name, **fields))
+    except ApiError:
+        # What our CRD refuses by now the predecessor's let through: such an object has no spec instead.
+        bare = build_floating_ip(namespace, name, range_name="vlan", cluster=fields["cluster"])
+        del bare["spec"]
+        await client.create(floating_ips(namespace), bare)
 
 
 async def test_what_is_foretold_comes_true_and_nothing_is_written(stack: Stack) -> None:

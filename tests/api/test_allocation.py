@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localfleet.controlplane import ControlPlane
-from localfleet.proxy import upstream_of
+from localfleet.simulated import SimulatedGuest
 from localfleet.stack import (
     Stack,
     condition,
@@ -17,11 +16,10 @@ from tests.api.tenant import Tenant
 pytestmark = pytest.mark.xdist_group("default")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-GUEST_CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubevip"
 
 
 async def test_the_manifests_of_the_runbooks_do_what_they_say_each_before_its_guest_exists(
-    stack: Stack, second_guest: ControlPlane
+    stack: Stack,
 ) -> None:
     kubectl = stack.plane.kubectl
     await stack.plane.create_namespace("c-m-ngd5hs2r")
@@ -32,15 +30,16 @@ async def test_the_manifests_of_the_runbooks_do_what_they_say_each_before_its_gu
     found = await runbook.read("demo-vip")
     assert condition(found, "Ready")["reason"] == "GuestNotFound"
 
+    inside = SimulatedGuest()
     guest = await stack.player.create_guest(
-        stack.player.plan_guest("demo", cluster_id="c-m-ngd5hs2r"), upstream_of(second_guest)
+        stack.player.plan_guest("demo", cluster_id="c-m-ngd5hs2r"), inside
     )
 
     async def is_ready() -> bool:
         return condition(await runbook.read("demo-vip"), "Ready").get("status") == "True"
 
     await eventually(is_ready, seconds=15)
-    config_map = await second_guest.client.get(GUEST_CONFIG_MAP)
+    config_map = inside.get("configmaps", "kube-system", "kubevip") or {}
     assert config_map["data"]["cidr-global"] == "10.135.10.200/32"
     assert len(await stack.client.items(floating_ips("c-m-ngd5hs2r"))) == 1, "it has one: it gets no second"
 

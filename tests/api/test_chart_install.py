@@ -10,7 +10,7 @@ import yaml
 from localfleet.assets import ensure
 from localfleet.chart import copy_chart
 from localfleet.controlplane import ControlPlane
-from localfleet.crds import OUR_CRDS
+from localfleet.crds import OUR_CRDS, load_crds
 from localfleet.errors import ApiError
 from localfleet.helm import Helm
 from localfleet.processes import run_to_end
@@ -166,6 +166,16 @@ async def test_the_manifest_applies_to_a_cluster_that_knows_nothing_of_fipop(
     plane = management
     await wipe(plane)
     await plane.kubectl("delete", "-f", str(OUR_CRDS))
+    try:
+        await apply_manifest(plane, helm, chart, tmp_path)
+    finally:
+        await load_crds(plane.client, OUR_CRDS)
+        await wipe(plane)
+        for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+            await plane.kubectl("delete", kind, "--all")
+
+
+async def apply_manifest(plane: ControlPlane, helm: Helm, chart: Chart, tmp_path: Path) -> None:
     file = tmp_path / "fipop.yaml"
     script = ROOT / "scripts" / "manifest.sh"
     await run_to_end([script, helm.program, chart.folder, file], timeout_seconds=60)
@@ -179,9 +189,6 @@ async def test_the_manifest_applies_to_a_cluster_that_knows_nothing_of_fipop(
     # The CRDs of the manifest are at work, not just stored.
     await plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
     await plane.kubectl("create", "-f", str(ROOT / "examples" / "range.yaml"))
-    await wipe(plane)
-    for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
-        await plane.kubectl("delete", kind, "--all")
 
 
 async def test_every_pod_is_admitted_where_only_restricted_pods_are(

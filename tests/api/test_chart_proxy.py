@@ -16,7 +16,7 @@ from localfleet.waiting import eventually
 from tests.api.borrowing import borrow
 from tests.api.chart_source import chart_repository, pack_charts
 
-pytestmark = pytest.mark.xdist_group("store")
+pytestmark = pytest.mark.xdist_group("bare")
 
 HOST = "charts.test"
 """A name that only the proxy knows."""

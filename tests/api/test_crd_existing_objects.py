@@ -15,6 +15,7 @@ from localfleet.controlplane import ControlPlane
 from localfleet.errors import ApiError
 from localfleet.waiting import eventually
 from tests.api.crd_constraints import BASES, CONDITION, GROUP, PLACES, ROOT, crds
+from tests.api.emptying import wipe
 
 pytestmark = pytest.mark.xdist_group("management")
 
@@ -69,18 +70,20 @@ def test_an_example_says_what_to_edit_first(path: Path) -> None:
     assert "Edit first: " in path.read_text().split("\n\n")[0]
 
 
-@pytest_asyncio.fixture
-async def runbook_namespace(management: ControlPlane) -> AsyncIterator[str]:
-    """The namespace of the runbooks, for the length of a test."""
-    name, path = "c-m-ngd5hs2r", "/api/v1/namespaces/c-m-ngd5hs2r"
+@pytest_asyncio.fixture(scope="module")
+async def runbooks(management: ControlPlane) -> AsyncIterator[str]:
+    """The namespace of the runbooks."""
+    name = "c-m-ngd5hs2r"
     await management.create_namespace(name)
     yield name
-    await management.client.delete(path)
+    await management.client.delete(f"/api/v1/namespaces/{name}")
 
-    async def is_gone() -> bool:
-        return await management.client.find(path) is None
 
-    await eventually(is_gone, seconds=60, what="the runbooks' namespace to go")
+@pytest_asyncio.fixture
+async def runbook_namespace(management: ControlPlane, runbooks: str) -> AsyncIterator[str]:
+    """The namespace of the runbooks, which is empty before and after a test."""
+    yield runbooks
+    await wipe(management)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +103,11 @@ async def test_the_examples_work_with_kubectl_create(
     await management.kubectl("create", "--validate=strict", "-f", str(ROOT / "examples" / file))
     (made,) = await management.client.items(f"{GROUP}/namespaces/{runbook_namespace}/floatingips")
     assert made["metadata"]["annotations"]["clustername"] == "demo"
-    if file == "dual-stack.yaml":
-        await management.kubectl("delete", "-f", str(ROOT / "examples" / file))
 
 
 async def test_the_example_of_a_range_works_with_kubectl_create(management: ControlPlane) -> None:
     path = f"{PLACES['FloatingIPRange']}/guest-vlan"
+    await wipe(management)
     await management.kubectl("create", "--validate=strict", "-f", str(ROOT / "examples" / "range.yaml"))
     made = await management.client.get(path)
     await management.client.delete(path)

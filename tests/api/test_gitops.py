@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from localfleet.client import Json
-from localfleet.controlplane import ControlPlane
 from localfleet.errors import ApiError
+from localfleet.simulated import SimulatedGuest
 from localfleet.stack import RANGES, Stack, build_floating_ip, build_range
 from localfleet.waiting import eventually
 from tests.api.served_guest import bring_up, remove_range
@@ -229,7 +229,7 @@ async def test_the_example_gives_what_the_page_says_and_stays_as_it_is(stack: St
 
 
 async def test_the_floating_ip_of_a_new_guest_is_taken_into_a_manifest_and_keeps_its_address(
-    stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]
+    stack: Stack, numbers: Iterator[int]
 ) -> None:
     number = next(numbers)
     net = f"10.{number // 256}.{number % 256}."
@@ -239,7 +239,7 @@ async def test_the_floating_ip_of_a_new_guest_is_taken_into_a_manifest_and_keeps
         RANGES, build_range(pool, f"{net}192/26", harvester=harvester.display_name, network="vlan10")
     )
     async with bring_up(
-        stack, second_guest, stack.player.plan_guest(f"taken-{number}", harvester=harvester)
+        stack, SimulatedGuest(), stack.player.plan_guest(f"taken-{number}", harvester=harvester)
     ) as guest:
         made = await guest.has_condition("Ready")
         name = made["metadata"]["name"]

@@ -27,7 +27,7 @@ from tests.api.chart_source import INSTALLABLE, chart_repository, pack_charts
 from tests.api.emptying import wipe
 from tests.api.proxied import Proxied, State, proxied
 
-pytestmark = pytest.mark.xdist_group("operators")
+pytestmark = pytest.mark.xdist_group("bare")
 
 TENANT = "probed"
 GOOD_ANSWER_SECONDS = 30.0
@@ -122,7 +122,8 @@ async def probed(stack: Stack) -> AsyncIterator[Probed]:
         asking.cancel()
 
 
-@pytest.mark.parametrize("kind", ["away", pytest.param("failing", marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/unit/runtime/test_process.py and tests/operator/test_leaders.py have the same in virtual time
+@pytest.mark.parametrize("kind", ["away", "failing"])
 async def test_an_outage_makes_the_operator_not_ready_and_live_and_it_is_back_without_a_restart(
     probed: Probed, kind: str
 ) -> None:

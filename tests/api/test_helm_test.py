@@ -21,7 +21,7 @@ from localfleet.stack import RANGES, RESERVATIONS, Stack, floating_ips
 from localfleet.waiting import eventually
 from tests.api.cli.commands import Commands, Ended
 
-pytestmark = pytest.mark.xdist_group("store")
+pytestmark = pytest.mark.xdist_group("bare")
 
 NAME = f"{RELEASE}-test"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

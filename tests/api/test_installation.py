@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from localfleet.chartrepo import ChartRepository
 from localfleet.client import ApiClient
 from localfleet.controlplane import ControlPlane
 from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
@@ -25,11 +24,6 @@ pytestmark = pytest.mark.xdist_group("installs")
 INSTALLED_SECONDS = 120.0
 PARKED = {"node-role.kubernetes.io/harvester-kube-vip-disabled": "true"}
 DIGEST_LENGTH = 32
-
-
-@pytest.fixture(scope="module")
-def repository(installs: Installs) -> ChartRepository:
-    return installs.repository
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -143,40 +137,29 @@ async def versions(client: ApiClient) -> Mapping[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("source", "version"),
-    [("HTTP", ""), ("OCI", "0.9.9")],
-    ids=["HTTP-newest", "OCI-a version"],
-)
-async def test_charts_come_from_a_repository_or_a_registry_in_the_version_asked_for_or_the_newest(
-    stack: Stack,
-    repository: ChartRepository,
-    registry: OciRegistry,
-    guest: ControlPlane,
-    numbers: Iterator[int],
-    source: str,
-    version: str,
+async def test_charts_come_from_a_registry_in_the_version_asked_for(
+    stack: Stack, registry: OciRegistry, guest: ControlPlane, numbers: Iterator[int]
 ) -> None:
-    oci = source == "OCI"
+    """They come from the repository, and are the newest, in the first test of this file."""
     options = {
         "kubevipGuestInstall": "enabled",
         # A new guest cluster gets what the others have while the charts that are asked for are being fetched.
         "kubevipUpdate": "true",
         "kubevipRolloutType": "All",
         # A registry wins over the repository: there is none at this address.
-        "kubevipChartRepoUrl": "http://127.0.0.1:1/charts" if oci else repository.url,
-        "kubevipChartRef": registry.reference("kube-vip") if oci else "",
-        "kubevipChartVersion": version,
-        "kubevipCloudProviderChartRef": registry.reference("kube-vip-cloud-provider") if oci else "",
-        "kubevipCloudProviderChartVersion": "0.2.9" if version else "",
+        "kubevipChartRepoUrl": "http://127.0.0.1:1/charts",
+        "kubevipChartRef": registry.reference("kube-vip"),
+        "kubevipChartVersion": "0.9.9",
+        "kubevipCloudProviderChartRef": registry.reference("kube-vip-cloud-provider"),
+        "kubevipCloudProviderChartVersion": "0.2.9",
     }
     async with (
         with_options(stack, **options),
         bring_up_labelled(stack, guest, next(numbers), opted_in=False) as served,
     ):
         wanted = {
-            "kube-vip": f"kube-vip-{version or '0.11.0'}",
-            "kube-vip-cloud-provider": f"kube-vip-cloud-provider-{'0.2.9' if version else '0.2.10'}",
+            "kube-vip": "kube-vip-0.9.9",
+            "kube-vip-cloud-provider": "kube-vip-cloud-provider-0.2.9",
         }
 
         async def are_installed() -> bool:

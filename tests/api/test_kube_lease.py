@@ -15,8 +15,8 @@ from fipop.runtime.leader_election import LeaderElector
 from localfleet.controlplane import ControlPlane
 
 pytestmark = pytest.mark.xdist_group("management")
-CANDIDATES = 12
-TURN_SECONDS = 1.0
+CANDIDATES = 8
+TURN_SECONDS = 0.2
 
 
 @pytest_asyncio.fixture

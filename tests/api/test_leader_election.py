@@ -29,7 +29,7 @@ from tests.api.chart_source import INSTALLABLE, chart_repository, pack_charts
 from tests.api.emptying import clear, is_empty
 from tests.api.proxied import Proxied, State, proxied
 
-pytestmark = pytest.mark.xdist_group("operators")
+pytestmark = pytest.mark.xdist_group("bare")
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/fipop-operator"
 TENANT = "tenant"

@@ -25,7 +25,7 @@ from localfleet.waiting import eventually
 from tests.api.emptying import clear
 from tests.harness.history import History, RecordedGuest, Recorder
 
-pytestmark = pytest.mark.xdist_group("store")
+pytestmark = pytest.mark.xdist_group("bare")
 
 TENANT = "tenant"
 LABELS = {"net": "restored"}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from localfleet.controlplane import ControlPlane
 from localfleet.rancher_plan import Step
 from localfleet.rancher_steps import SECRETS
 from localfleet.routes import Fault
@@ -35,10 +34,8 @@ async def stack(stack: Stack) -> AsyncIterator[Stack]:
 
 
 @pytest_asyncio.fixture
-async def guest(
-    stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]
-) -> AsyncIterator[ServedGuest]:
-    async with bring_up(stack, second_guest, stack.player.plan_guest(f"guest-{next(numbers)}")) as guest:
+async def guest(stack: Stack, numbers: Iterator[int]) -> AsyncIterator[ServedGuest]:
+    async with bring_up(stack, SimulatedGuest(), stack.player.plan_guest(f"guest-{next(numbers)}")) as guest:
         await guest.has_condition()
         yield guest
 
@@ -114,7 +111,7 @@ async def want_a_pass(guest: ServedGuest, interface: str) -> None:
 
 
 async def test_ill_guests_say_why_and_recover_by_themselves_while_the_others_are_served(
-    stack: Stack, second_guest: ControlPlane, numbers: Iterator[int]
+    stack: Stack, numbers: Iterator[int]
 ) -> None:
     number = next(numbers)
     async with AsyncExitStack() as exits:
@@ -129,7 +126,7 @@ async def test_ill_guests_say_why_and_recover_by_themselves_while_the_others_are
         await asyncio.gather(*(want_a_pass(guest, "eth1") for guest in ill.values()))
 
         healthy = await exits.enter_async_context(
-            bring_up(stack, second_guest, stack.player.plan_guest(f"healthy-{number}"))
+            bring_up(stack, SimulatedGuest(), stack.player.plan_guest(f"healthy-{number}"))
         )
         await healthy.has_condition()
 

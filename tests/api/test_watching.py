@@ -272,7 +272,7 @@ async def test_a_resource_that_is_not_served_yet_is_waited_for(
     plane = management
     later = Resource(group="example.test", version="v1", plural="laters", kind="Later", namespaced=True)
     async with watching(configuration, later, NAMESPACES) as seen:
-        await asyncio.sleep(3)
+        await asyncio.sleep(1)  # it has looked for it by then
         await plane.client.create(
             CRDS,
             {

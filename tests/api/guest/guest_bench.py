@@ -1,6 +1,7 @@
 """A real guest cluster behind Rancher's proxy, with real helm, and an operator whose management cluster is in memory.
 
-The operator is the whole program, built by `build_operator`. It visits each second and rolls out at once.
+The operator is the whole program, built by `build_operator`. It visits each second and rolls out at once. The clock by
+which it waits runs `SPEED` times as fast as that of the machine, on which the guest cluster and helm run.
 """
 
 import asyncio
@@ -26,9 +27,12 @@ from localfleet.helm import Helm
 from localfleet.proxy import GuestRoute, RancherProxy, SeenRequest, upstream_of
 from localfleet.waiting import eventually
 from tests.harness.api_in_memory import Link, Watched
+from tests.harness.fast_time import fast_time
 from tests.harness.fleet import WORKSPACE, Fleet
 from tests.harness.virtual_time import VirtualClock
 
+SPEED = 4
+PATIENCE_SECONDS = 60.0 * SPEED
 TOKEN = "kubeconfig-u-guest:secret"
 ADDRESS = "10.0.0.10"
 PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
@@ -113,7 +117,7 @@ class GuestBench:
     def message(self, role: str = "kube-vip") -> str:
         return self.fleet.message(self.guest_id, CONDITIONS[role])
 
-    async def until(self, is_so: Callable[[], bool], *, seconds: float = 60.0) -> None:
+    async def until(self, is_so: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until something is so; what the conditions say then is in the error."""
 
         async def check() -> bool:
@@ -124,7 +128,7 @@ class GuestBench:
         except Exception as error:
             raise AssertionError(f"{error}: {self.fleet.status(self.guest_id)}") from error
 
-    async def until_ready(self, *, seconds: float = 60.0) -> None:
+    async def until_ready(self, *, seconds: float = PATIENCE_SECONDS) -> None:
         await self.until(lambda: all(self.reason(each) == "Ready" for each in CONDITIONS), seconds=seconds)
 
     async def until_revisions(self, *wanted: int) -> None:
@@ -141,7 +145,7 @@ class GuestBench:
             seen = self.proxy.requests_of(self.guest_id)
             return sum(each.path == "/api/v1/configmaps" for each in seen) > number
 
-        await eventually(is_over, seconds=30, what="visits")
+        await eventually(is_over, seconds=PATIENCE_SECONDS, what="visits")
         return self.proxy.requests_of(self.guest_id)
 
     async def selector(self) -> dict[str, str]:
@@ -210,13 +214,14 @@ async def open_bench(
     bench.fleet.memory.put(key, {**secret, "data": {"value": value}})
     bench.set_options(**OPTIONS | options)
     bench.fleet.ask(guest_id)
-    try:
-        await bench.start()
-        yield bench
-    finally:
-        await bench.stop()
-        await bench.guests.close()
-        proxy.remove_guest(guest_id)
+    async with fast_time(SPEED):
+        try:
+            await bench.start()
+            yield bench
+        finally:
+            await bench.stop()
+            await bench.guests.close()
+            proxy.remove_guest(guest_id)
 
 
 def _kubeconfig(proxy: RancherProxy, guest_id: str) -> Json:

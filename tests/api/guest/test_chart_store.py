@@ -32,7 +32,7 @@ from localfleet.helm import Helm as HelmProgram
 from localfleet.registry import CREDENTIAL, OciRegistry
 from tests.harness.answering_client import AnsweringClient
 
-pytestmark = pytest.mark.xdist_group("guest")
+pytestmark = pytest.mark.xdist_group("guest-charts")
 
 USER, PASSWORD = CREDENTIAL
 LOGIN = {"username": USER, "password": PASSWORD}

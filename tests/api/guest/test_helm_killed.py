@@ -8,7 +8,7 @@ import pytest
 from fipop.guest import plan
 from localfleet.routes import Fault, SeenRequest
 from localfleet.waiting import eventually
-from tests.api.guest.guest_bench import OTHER_VALUES, GuestBench
+from tests.api.guest.guest_bench import OTHER_VALUES, PATIENCE_SECONDS, GuestBench
 
 pytestmark = pytest.mark.xdist_group("guest")
 
@@ -36,7 +36,7 @@ async def kill_helm(bench: GuestBench, number: int) -> None:
     async def is_stuck() -> bool:
         return len(seen) > number
 
-    await eventually(is_stuck, seconds=60, what="helm to write")
+    await eventually(is_stuck, seconds=PATIENCE_SECONDS, what="helm to write")
     alive = bench.helm_processes()
     assert alive, "this helm writes less often"
     for pid in alive:
@@ -66,7 +66,9 @@ async def test_killed_in_an_upgrade(bench: GuestBench, number: int) -> None:
     objects = await bench.of_helm()
     bench.set_options(kubevipChartValues=OTHER_VALUES)
     await kill_helm(bench, number)
-    await bench.until(lambda: bench.revisions() == [2, 1] and bench.reason() == "Ready", seconds=120)
+    await bench.until(
+        lambda: bench.revisions() == [2, 1] and bench.reason() == "Ready", seconds=2 * PATIENCE_SECONDS
+    )
     await check(bench, objects)
 
 
@@ -83,9 +85,9 @@ async def test_an_operator_that_stops_ends_its_helm_first(bench: GuestBench) -> 
             bench.helm_processes()
         )
 
-    await eventually(is_under_way, seconds=60, what="helm to be under way")
+    await eventually(is_under_way, seconds=PATIENCE_SECONDS, what="helm to be under way")
     await bench.stop()
     assert bench.helm_processes() == []
     bench.route.fault = None
     await bench.start()
-    await bench.until_ready(seconds=120)
+    await bench.until_ready(seconds=2 * PATIENCE_SECONDS)

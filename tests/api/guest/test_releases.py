@@ -7,7 +7,14 @@ import pytest
 from fipop.api import names
 from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
 from localfleet.waiting import eventually
-from tests.api.guest.guest_bench import ADDRESS, GOOD_VALUES, OTHER_VALUES, PARKED_LABEL, GuestBench
+from tests.api.guest.guest_bench import (
+    ADDRESS,
+    GOOD_VALUES,
+    OTHER_VALUES,
+    PARKED_LABEL,
+    PATIENCE_SECONDS,
+    GuestBench,
+)
 
 pytestmark = pytest.mark.xdist_group("guest")
 
@@ -74,7 +81,9 @@ async def test_a_namespace_is_made_for_a_guest_cluster_without_a_release(bench: 
     async def is_moved() -> bool:
         return await bench.data("networking") == {"cidr-global": f"{ADDRESS}/32"}
 
-    await eventually(is_moved, seconds=30, what="the ConfigMap to be where the provider reads it")
+    await eventually(
+        is_moved, seconds=PATIENCE_SECONDS, what="the ConfigMap to be where the provider reads it"
+    )
     assert not await bench.data()
 
 
@@ -163,7 +172,7 @@ async def test_harvesters_kube_vip_makes_room_and_serves_again_when_fipops_goes(
     async def is_parked() -> bool:
         return await bench.selector() == {PARKED_LABEL: "true"}
 
-    await eventually(is_parked, seconds=30, what="Harvester's kube-vip to be parked")
+    await eventually(is_parked, seconds=PATIENCE_SECONDS, what="Harvester's kube-vip to be parked")
     seen = await bench.visits(2)
     assert not [each for each in seen if each.is_write]
     bench.opt_in(**{names.LABEL_OPT_IN: "false", names.LABEL_REMOVE: "true"})

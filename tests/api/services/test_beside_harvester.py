@@ -14,8 +14,8 @@ from tests.api.services.shop import PREFER, Shop, of
 
 pytestmark = pytest.mark.xdist_group("guest")
 
-QUIET_SECONDS = 5.0
-"""Six times as long as Harvester's cloud provider takes to answer a change."""
+QUIET_SECONDS = 2.5
+"""Three times as long as Harvester's cloud provider takes to answer a change."""
 SERVICES = {"web": {}, "pinned": {"loadBalancerIP": "10.99.30.1"}, "both": PREFER}
 
 

@@ -188,23 +188,28 @@ async def test_what_a_service_has_decides_what_it_gets(plays: dict[str, Play], n
     await eventually(plays[name].has_become, seconds=10.0)
 
 
-@pytest.mark.parametrize(
-    ("manager", "named"), [("pruner", "Field manager pruner"), ("", "An unknown writer")]
-)
 async def test_a_writer_that_removes_a_again_and_again_is_waited_for_and_named_if_it_is_recorded(
-    shop: Shop, manager: str, named: str
+    shop: Shop,
 ) -> None:
     """The API server records a writer that sets a field, not one that only removes some."""
-    await shop.offer(1)
-    await shop.open("web")
-    for number in range(3):
-        await shop.has("web", f"{shop.net}.1")
-        annotations = {A: None, **({"pruned": str(number)} if manager else {})}
-        await asyncio.sleep(1.1)  # the times of managers are whole seconds
-        await shop.client.patch(
-            shop.path("web"), {"metadata": {"annotations": annotations}}, field_manager=manager or "remover"
-        )
-    message = await shop.warned("AnotherController", named)
-    assert f"annotation {A}" in message
-    assert A not in (await shop.read("web"))["metadata"]["annotations"]
-    await shop.has("web", f"{shop.net}.1")
+    await shop.offer(2)
+
+    async def take_away(name: str, manager: str, address: str, named: str) -> None:
+        for number in range(3):
+            await shop.has(name, address)
+            annotations = {A: None, **({"pruned": str(number)} if manager else {})}
+            await asyncio.sleep(1.1)  # the times of managers are whole seconds
+            body = {"metadata": {"annotations": annotations}}
+            await shop.client.patch(shop.path(name), body, field_manager=manager or "remover")
+        message = await shop.warned("AnotherController", named)
+        assert f"annotation {A}" in message
+        assert A not in (await shop.read(name))["metadata"]["annotations"]
+        await shop.has(name, address)
+
+    writers = (("pruned", "pruner", "Field manager pruner"), ("bare", "", "An unknown writer"))
+    async with asyncio.TaskGroup() as group:
+        for number, (name, manager, named) in enumerate(writers, start=1):
+            address = f"{shop.net}.{number}"
+            await shop.open(name)
+            await shop.has(name, address)
+            group.create_task(take_away(name, manager, address, named))

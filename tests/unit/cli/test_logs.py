@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -103,3 +104,30 @@ def test_trace_has_a_name_of_its_own(written: Written) -> None:
     set_log_level(replace(DEFAULTS, log_level=LogLevel.TRACE))
     logging.getLogger("fipop.requests").log(TRACE, "request")
     assert json.loads(written())["level"] == "TRACE"
+
+
+UNNOTICED = """
+import asyncio, gc
+from fipop.cli.logs import configure_logging
+from fipop.cli.process import run_until_asked
+
+async def fail():
+    raise ValueError("words of the server")
+
+async def role():
+    asyncio.create_task(fail())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    gc.collect()
+
+configure_logging(as_json=True)
+asyncio.run(run_until_asked(role()))
+"""
+
+
+def test_an_error_that_nothing_took_is_logged_without_its_words() -> None:
+    done = subprocess.run([sys.executable, "-c", UNNOTICED], capture_output=True, text=True, check=True)
+    [line] = done.stderr.splitlines()
+    found = json.loads(line)
+    assert (found["level"], found["error"], found["place"]) == ("ERROR", "ValueError", "<string>:7")
+    assert "words" not in line

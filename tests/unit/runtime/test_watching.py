@@ -186,13 +186,20 @@ async def test_a_kind_that_is_served_no_longer_ends_the_process_with_a_sentence(
             await start(day, Seen())
 
 
-async def test_a_watch_that_ends_with_an_error_of_the_server_begins_again(day: BadDay) -> None:
+async def test_a_watch_that_ends_with_an_error_of_the_server_begins_again_with_all_others(
+    day: BadDay,
+) -> None:
+    """And of the others, which kopf leaves alone, none is left behind."""
+    before = asyncio.all_tasks()
     day.watches = [error_event(500)]
     async with watching(day, CONFIG_MAPS) as seen:
         await seen.wait_for("ADDED", "two")
         async with asyncio.timeout(15):
-            while day.watched < 2:  # noqa: ASYNC110
+            while day.watched < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+        watches = [each.get_name() for each in asyncio.all_tasks() if "watcher" in each.get_name()]
+        assert len(watches) == len(set(watches)) == 2
+    assert asyncio.all_tasks() - before == set()
 
 
 async def test_a_renewed_token_is_used_without_a_restart_and_no_other_credentials(
