@@ -18,7 +18,6 @@ import jinja2
 from aiohttp import web
 
 from fipop.errors import FipopError
-from fipop.ipam.errors import RangeUnknownError
 from fipop.operator.rollout.controller import describe_change
 from fipop.report.addresses import (
     AddressReport,
@@ -130,8 +129,6 @@ class Page:
         try:
             block = request.query.get("block", "")
             drawn = draw_map(found.snapshot, name, block) if found.snapshot.is_counted else None
-        except RangeUnknownError:
-            drawn = None
         except ValueError:
             return self._show("missing.html", found, status=404, what="block of this range")
         return self._show(
