@@ -63,9 +63,8 @@ class InUseAddresses:
 class TooManyAddressesError(GuestError):
     """The objects of a guest cluster name more addresses than are read. Ours may be among the rest."""
 
-    def __init__(self, *, limit: int) -> None:
-        self.limit = limit
-        super().__init__(f"the guest cluster names more than {limit} addresses or pools")
+    def __init__(self) -> None:
+        super().__init__(f"the guest cluster names more than {MAX_PARTS} addresses or pools")
 
 
 def find_in_use(config_maps: Iterable[Json], services: Iterable[Json]) -> InUseAddresses:
@@ -99,7 +98,7 @@ def find_machines(
         for each in sorted(addresses):
             parts.setdefault(each, InUsePart(Part(each.family, each.value, each.value), carrier))
     if len(parts) > MAX_PARTS:
-        raise TooManyAddressesError(limit=MAX_PARTS)
+        raise TooManyAddressesError
     return InUseAddresses(tuple(parts.values()))
 
 
@@ -115,7 +114,7 @@ class _Found:
             return
         self._count += count_parts(text)
         if self._count > MAX_PARTS:
-            raise TooManyAddressesError(limit=MAX_PARTS)
+            raise TooManyAddressesError
         metadata = as_mapping(item.get("metadata"))
         carrier = Carrier(
             kind=kind, namespace=read_name(metadata.get("namespace")), name=read_name(metadata.get("name"))

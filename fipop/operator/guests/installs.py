@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fipop.errors import ApiError, FipopError, GuestError
 from fipop.guest.clients import GuestClients
-from fipop.guest.errors import HelmError, HelmFailure, ReleaseRecordError
+from fipop.guest.errors import HelmError, HelmFailure
 from fipop.guest.helm.chart_store import Access, ChartStore
 from fipop.guest.helm.charts import Chart, Role, Values, hide_values
 from fipop.guest.helm.command import Helm, HelmCommand
@@ -252,9 +252,7 @@ class Turn:
         except (HelmError, ValueError, RecursionError) as error:
             known = f": {error.cause}" if isinstance(error, HelmError) and error.cause else ""
             what = error.failure.value if isinstance(error, HelmError) else HelmFailure.UNKNOWN.value
-            raise ReleaseRecordError(
-                namespace=release.namespace, name=release.name, reason=f"helm reported: {what}{known}"
-            ) from error
+            raise GuestError(f"could not read release {release}: helm reported: {what}{known}") from error
         chart, version = str(metadata.get("chart")), str(metadata.get("version"))
         found = take_over(release, chart, version, values, self.wish.compare)
         if found.owner is Owner.FIPOP:
