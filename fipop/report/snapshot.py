@@ -13,8 +13,7 @@ from enum import StrEnum
 
 from fipop.api import names
 from fipop.api.objects import FloatingIP
-from fipop.ipam.addresses import Address, parse_address
-from fipop.ipam.errors import IpamError
+from fipop.ipam.addresses import Address, parse_addresses
 from fipop.operator.rollout.controller import describe_change
 from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.settings.options import DEFAULTS, BadOption, Settings
@@ -180,7 +179,4 @@ class Snapshot:
 
 def read_address(text: str) -> Address | None:
     """Read an address; None if the text is not one."""
-    try:
-        return parse_address(text)
-    except IpamError:
-        return None
+    return next(iter(parse_addresses([text])), None)
