@@ -93,8 +93,6 @@ class Configuration:
 
     async def _create(self) -> Json:
         body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
             "metadata": {"name": names.SETTINGS_CONFIG_MAP, "namespace": self._namespace},
             "data": dict(self._defaults),
         }

@@ -247,8 +247,6 @@ def build_floating_ip(guest: Guest, range_name: str, want: Want, *, overwrites: 
         **({names.ANNOTATION_UPDATE_CONFIG_MAP: "true"} if overwrites else {}),
     }
     return {
-        "apiVersion": names.API_VERSION,
-        "kind": FLOATING_IPS.kind,
         "metadata": {"name": want.name, "namespace": guest.id, "annotations": annotations},
         "spec": write(spec),
     }

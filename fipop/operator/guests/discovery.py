@@ -170,8 +170,6 @@ def needs_floating_ip(cache: ClusterCache, guest: Guest) -> bool:
 def build_floating_ip(guest: Guest) -> Json:
     """Build the first floating IP of a guest cluster."""
     return {
-        "apiVersion": names.API_VERSION,
-        "kind": FLOATING_IPS.kind,
         "metadata": {
             "name": f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}",
             "namespace": guest.id,

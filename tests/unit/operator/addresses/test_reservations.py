@@ -38,7 +38,7 @@ def asks(owner: Owner, *, by_name: bool = False, range_name: str = "pool") -> Cl
 
 def takes(known: FloatingIPReservation, claim: Claim, *, is_gone: bool = False, uses: bool = False) -> bool:
     """`is_gone`: the former guest cluster left Rancher; `uses`: that of the claimant uses the address."""
-    cache = ClusterCache(monotonic=lambda: 0.0)
+    cache = ClusterCache()
     cache.observe(PROVISIONING_CLUSTERS, build_cluster("new", "c-m-new"))
     if not is_gone:
         cache.observe(PROVISIONING_CLUSTERS, build_cluster("demo", "c-m-old"))
