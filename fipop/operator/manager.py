@@ -47,7 +47,6 @@ from fipop.operator.queues import (
     request_visit,
     request_waiting,
 )
-from fipop.operator.reporting import EventReporter
 from fipop.operator.rollout.controller import RolloutController
 from fipop.rancher.matching import Guest
 from fipop.runtime.store import Change
@@ -123,7 +122,7 @@ class Manager:
             reservations=self.reservations,
             statuses=StatusBuilder(cache=cache, guests=guests, now=client.server_now),
             queues=queues,
-            reporter=EventReporter(guests=guests, events=events),
+            events=events,
         )
         self.quarantine = QuarantineReconciler(
             client=client, cache=cache, reservations=self.reservations, guests=guests, queues=queues
