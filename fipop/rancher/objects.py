@@ -7,7 +7,6 @@ of another type counts as absent. Neither the version nor the generation takes p
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,6 +16,7 @@ from fipop.api.codec import parse_time
 from fipop.api.objects import KubeObject, Metadata, read_metadata
 from fipop.api.oddities import CLUSTER_ANNOTATIONS, CLUSTER_LABELS, find_oddities
 from fipop.jsons import JsonView, as_mapping, as_text
+from fipop.texts import is_object_name
 
 CREDENTIAL_NAMESPACE = "cattle-global-data"
 HARVESTER_CONFIG_KIND = "HarvesterConfig"
@@ -24,8 +24,6 @@ LABEL_PROVIDER = "provider.cattle.io"
 PROVIDER_HARVESTER = "harvester"
 
 MAX_NETWORK_INFO_CHARACTERS = 64 * 1024
-
-OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +39,9 @@ class MachinePool:
     """A group of a guest's machines; `credential` is its own, as text, "" where the cluster's holds."""
 
     is_control_plane: bool
-    config_kind: str
+    is_on_harvester: bool
     config_name: str
     credential: str
-
-    @property
-    def is_on_harvester(self) -> bool:
-        """Whether its machines are Harvester's."""
-        return self.config_kind == HARVESTER_CONFIG_KIND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,14 +121,6 @@ class NamespaceInfo(KubeObject):
     terminating: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MalformedField:
-    """A field that says nothing we can read; `reason` never quotes it."""
-
-    field: str
-    reason: str
-
-
 def parse_provisioning_cluster(obj: JsonView) -> ProvisioningCluster:
     """Read a provisioning.cattle.io/v1 Cluster."""
     meta = as_mapping(obj.get("metadata"))
@@ -182,28 +167,29 @@ def parse_namespace(obj: JsonView) -> NamespaceInfo:
     )
 
 
-def parse_harvester_networks(obj: JsonView) -> tuple[str, ...] | MalformedField:
-    """Give the networks of a HarvesterConfig's machines in its order, each `namespace/name` or `name`.
+def parse_harvester_networks(obj: JsonView) -> tuple[str, ...] | str:
+    """Return the networks of a HarvesterConfig's machines in its order, each `namespace/name` or `name`.
 
-    `networkInfo` holds JSON in a text; objects made before it have `networkName`. Neither: no network.
+    `networkInfo` holds JSON in a text; objects made before it have `networkName`. Neither: no network. If it cannot be
+    read, return why, as it follows the name of the field; that never quotes it.
     """
     info = obj.get("networkInfo")
     if not isinstance(info, str) or not info.strip():
         old = as_text(obj.get("networkName")).strip()
         return (old,) if old else ()
     if len(info) > MAX_NETWORK_INFO_CHARACTERS:
-        return MalformedField(field="networkInfo", reason="is too long")
+        return "is too long"
     try:
         parsed = json.loads(info)
     except (ValueError, RecursionError):
-        return MalformedField(field="networkInfo", reason="is not JSON")
+        return "is not JSON"
     if not isinstance(parsed, dict):
-        return MalformedField(field="networkInfo", reason="is not a JSON object")
+        return "is not a JSON object"
     interfaces = parsed.get("interfaces")
     if interfaces is None:
         return ()
     if not isinstance(interfaces, list):
-        return MalformedField(field="networkInfo", reason="has interfaces that are not a list")
+        return "has interfaces that are not a list"
     found = (as_text(as_mapping(interface).get("networkName")).strip() for interface in interfaces)
     return tuple(dict.fromkeys(name for name in found if name))
 
@@ -221,7 +207,7 @@ def credential_ref(credential: str, cluster_namespace: str) -> ObjectRef | None:
 
 def object_ref(namespace: str, name: str) -> ObjectRef | None:
     """Give the reference that somebody wrote; None where no object can have that name."""
-    return ObjectRef(namespace=namespace, name=name) if OBJECT_NAME.fullmatch(name) else None
+    return ObjectRef(namespace=namespace, name=name) if is_object_name(name) else None
 
 
 def _parse_meta(obj: JsonView) -> Metadata:
@@ -237,7 +223,7 @@ def _parse_pools(items: object) -> tuple[MachinePool, ...]:
     return tuple(
         MachinePool(
             is_control_plane=pool.get("controlPlaneRole") is True,
-            config_kind=as_text(as_mapping(pool.get("machineConfigRef")).get("kind")),
+            is_on_harvester=as_mapping(pool.get("machineConfigRef")).get("kind") == HARVESTER_CONFIG_KIND,
             config_name=as_text(as_mapping(pool.get("machineConfigRef")).get("name")),
             credential=as_text(pool.get("cloudCredentialSecretName")),
         )
