@@ -53,14 +53,6 @@ class Withheld(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaskedPart:
-    """A CIDR written with host bits, and the network that it means."""
-
-    part: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """What a pool text describes: `addresses` are exactly those that can be assigned.
 
@@ -71,7 +63,8 @@ class Pool:
     addresses: AddressSet = field(repr=False)
     written: AddressSet = field(repr=False)
     excluded: AddressSet = field(repr=False)
-    masked: tuple[MaskedPart, ...] = ()
+    masked: tuple[str, ...] = ()
+    """What each CIDR means that was written with host bits."""
     avoid_buggy_ips: bool = False
 
     @property
@@ -138,9 +131,7 @@ def parse_pool(
         addresses=addresses,
         written=union_of(bare),
         excluded=excluded,
-        masked=tuple(
-            MaskedPart(part=quoted, meaning=_cidr(part)) for _, quoted, part in parts if part.masked
-        ),
+        masked=describe_masked(parts),
         avoid_buggy_ips=avoid_buggy_ips,
     )
 
@@ -261,8 +252,13 @@ def union_of(parts: Iterable[Part]) -> AddressSet:
     return AddressSet(v4=IntervalSet.of(pairs[Family.IPV4]), v6=IntervalSet.of(pairs[Family.IPV6]) - _MAPPED)
 
 
-def _cidr(part: Part) -> str:
-    return f"{format_address(Address(part.family, part.first))}/{part.prefix_length}"
+def describe_masked(parts: Iterable[tuple[int, str, Part]]) -> tuple[str, ...]:
+    """Return what each CIDR means that was written with host bits."""
+    return tuple(
+        f"{text} means {format_address(Address(part.family, part.first))}/{part.prefix_length}"
+        for _, text, part in parts
+        if part.masked
+    )
 
 
 # Pools of a guest cluster's ConfigMap, with the rules of kube-vip-cloud-provider

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
 from fipop.ipam.errors import IpamError, quote
-from fipop.ipam.pool import MAX_PARTS, MAX_TEXT_LENGTH, MaskedPart, Pool, Withheld, parse_pool
+from fipop.ipam.pool import MAX_PARTS, MAX_TEXT_LENGTH, Pool, Withheld, parse_pool
 from tests.harness.steps import count_steps
 from tests.unit.ipam.naive import UNIVERSE, capacity_of, naive_pool, parts
 
@@ -155,8 +155,8 @@ def test_host_bits_are_masked_and_said_so():
     pool = parse_pool("10.9.0.1, 10.0.0.200/24, ::ffff:10.1.0.9/120", skip_end_ips=True)
     assert capacity_of(pool) == 1 + 254 + 254
     assert pool.masked == (
-        MaskedPart(part="10.0.0.200/24", meaning="10.0.0.0/24"),
-        MaskedPart(part="::ffff:10.1.0.9/120", meaning="10.1.0.0/24"),
+        "10.0.0.200/24 means 10.0.0.0/24",
+        "::ffff:10.1.0.9/120 means 10.1.0.0/24",
     )
 
 
