@@ -23,12 +23,11 @@ from fipop.guest.plan import Step, Verb, Wish, plan_releases
 from fipop.guest.releases import Owner, Release, Status, build_labels, label_as_seen, take_over
 from fipop.jsons import as_mapping
 from fipop.kube.guests import GuestAccess
-from fipop.kube.guests import read_kubeconfig as parse_kubeconfig
 from fipop.kube.resources import SECRETS
 from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.duties import Duty, choose_wish, find_duty
-from fipop.operator.guests.kubeconfigs import read_kubeconfig
+from fipop.operator.guests.kubeconfigs import read_access
 from fipop.operator.queues import WorkQueues, request_routine_visit
 from fipop.operator.rollout.controller import RolloutController
 from fipop.state.gate import Gate
@@ -61,7 +60,7 @@ class InstallController:
             return
         record = state.visits
         try:
-            access = parse_kubeconfig(await read_kubeconfig(self.guests.client, duty.guest), guest_id)
+            access = await read_access(self.guests.client, duty.guest)
             async with self.clients.session(access, is_urgent=False) as client:
                 observed = await observe(client, duty.places, around=record.around)
         except (ApiError, GuestError) as error:

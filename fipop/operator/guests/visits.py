@@ -54,7 +54,6 @@ from fipop.guest.releases import Release, Status, find_places
 from fipop.ipam.addresses import parse_address
 from fipop.jsons import Json
 from fipop.kube.client import TIMEOUT, KubeClient
-from fipop.kube.guests import read_kubeconfig as parse_kubeconfig
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
 from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, count_guest_event, result_label
 from fipop.operator.addresses.quarantine import QuarantineReconciler
@@ -67,7 +66,7 @@ from fipop.operator.guests.duties import (
     find_duty,
     find_needs,
 )
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_access
 from fipop.operator.guests.permits import WritePermits
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip, request_visit
 from fipop.operator.rollout.controller import RolloutController
@@ -155,7 +154,7 @@ class VisitController:
         self.gate.note_begun(guest_id)
         began = self._now()
         try:
-            access = parse_kubeconfig(await read_kubeconfig(self.guests.client, guest), guest_id)
+            access = await read_access(self.guests.client, guest)
             async with self.clients.session(access, is_urgent=not self.gate.is_open) as client:
                 await self._read_in_use(state, guest, client, began)
                 if self._are_machines_due(state, guest):
@@ -175,7 +174,7 @@ class VisitController:
     async def _visit(self, state: GuestState, duty: Duty) -> tuple[GuestObservation, float | None]:
         """Visit a guest cluster; return what was found, and when to come back. Raises ApiError and GuestError."""
         guest, began = duty.guest, self._now()
-        access = parse_kubeconfig(await read_kubeconfig(self.guests.client, guest), guest.id)
+        access = await read_access(self.guests.client, guest)
         has_news = set(self.guests.cache.ledger.reports.find_ours(guest.id)) != duty.addresses
         is_urgent = self._is_young(guest) or has_news
         is_due, troubles = self._are_machines_due(state, guest), Troubles()
