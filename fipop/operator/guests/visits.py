@@ -40,7 +40,7 @@ from fipop.guest.findings import (
 )
 from fipop.guest.harvester import build_patch, find_harvester, is_taken_by_harvester, should_park
 from fipop.guest.helm.charts import Role
-from fipop.guest.in_use import InUseAddresses, TooManyAddressesError, count_finalizers, find_in_use
+from fipop.guest.in_use import AddressedService, InUseAddresses, TooManyAddressesError, find_in_use
 from fipop.guest.observe import (
     Observed,
     observe,
@@ -207,7 +207,8 @@ class VisitController:
         if written.outcome is Outcome.FAILED and not guest.provisioned and self._is_provisioning(guest):
             return provisioning(installs=duty.keeps), BOOT_SECONDS
         releases = observed.releases if observed is not None else ()
-        finalizers = count_finalizers(services) if duty.removes and _has_no_provider(releases) else 0
+        is_bare = duty.removes and _has_no_provider(releases)
+        finalizers = sum(each.has_finalizer for each in services) if is_bare else 0
         observation = GuestObservation(
             reachable=True,
             configured={
@@ -232,7 +233,7 @@ class VisitController:
 
     async def _read_in_use(
         self, state: GuestState, guest: Guest, client: KubeClient, began: datetime
-    ) -> tuple[tuple[Json, ...], tuple[Json, ...], InUseAddresses]:
+    ) -> tuple[tuple[Json, ...], tuple[AddressedService, ...], InUseAddresses]:
         config_maps, services = await read_in_use(client)
         in_use = find_in_use(config_maps, services)
         self._take(state, guest.id, Source.OBJECTS, began, in_use)
