@@ -126,7 +126,7 @@ class RolloutController:
         own = replace(self.rollout, target=target, stable=stable)
         member = self._members.get(guest.id, Member()).see(releases, target, stable)
         wish = choose_wish(guest.id, member, own, self.progress, self._build_policy())
-        return replace(wish, compare=(target,) if wish.target is None else (wish.target, target))
+        return replace(wish, awaited=target)
 
     def count_guests(self) -> Mapping[str, int]:
         """Return how many guest clusters stand where, as they were counted last."""
