@@ -15,7 +15,7 @@ from fipop.api import names
 from fipop.api.codec import parse_time
 from fipop.api.objects import KubeObject, Metadata, read_metadata
 from fipop.api.oddities import CLUSTER_ANNOTATIONS, CLUSTER_LABELS, find_oddities
-from fipop.jsons import JsonView, as_mapping, as_text
+from fipop.jsons import JsonView, as_mapping, as_text, as_texts
 from fipop.texts import is_object_name
 
 CREDENTIAL_NAMESPACE = "cattle-global-data"
@@ -73,6 +73,10 @@ class ProvisioningCluster(KubeObject):
         """Whether its label says in so many words that fipop has to install nothing."""
         return names.parse_go_bool(self.labels.get(names.LABEL_OPT_IN)) is False
 
+    def is_meant_by(self, name: str) -> bool:
+        """Whether a user can mean it by a name: its own, also with its workspace, or the id of the guest cluster."""
+        return name in (self.name, f"{self.namespace}/{self.name}", self.cluster_name)
+
     @property
     def wants_removal(self) -> bool:
         """Whether its label says that fipop has to uninstall what it installed."""
@@ -125,7 +129,7 @@ def parse_provisioning_cluster(obj: JsonView) -> ProvisioningCluster:
     """Read a provisioning.cattle.io/v1 Cluster."""
     meta = as_mapping(obj.get("metadata"))
     spec = as_mapping(obj.get("spec"))
-    annotations, labels = _texts(meta.get("annotations")), _texts(meta.get("labels"))
+    annotations, labels = as_texts(meta.get("annotations")), as_texts(meta.get("labels"))
     rke_config = spec.get("rkeConfig")
     return ProvisioningCluster(
         metadata=_parse_meta(obj),
@@ -150,7 +154,7 @@ def parse_management_cluster(obj: JsonView) -> ManagementCluster:
         metadata=_parse_meta(obj),
         display_name=as_text(spec.get("displayName")),
         workspace=as_text(spec.get("fleetWorkspaceName")),
-        provider=as_text(status.get("provider")) or _texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
+        provider=as_text(status.get("provider")) or as_texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
         connected=_condition(status.get("conditions"), "Connected") is not None,
         provisioned=_is_provisioned(status.get("conditions")),
         ready_since=parse_time((_condition(status.get("conditions"), "Ready") or {}).get("lastUpdateTime")),
@@ -246,7 +250,3 @@ def _condition(conditions: object, kind: str) -> JsonView | None:
 
 def _conditions(value: object) -> Iterator[JsonView]:
     return map(as_mapping, value if isinstance(value, list) else ())
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {key: item for key, item in as_mapping(value).items() if isinstance(item, str)}
