@@ -24,9 +24,9 @@ from fipop.guest.releases import Owner, Release, Status, build_labels, label_as_
 from fipop.jsons import as_mapping
 from fipop.kube.guests import GuestAccess
 from fipop.kube.resources import SECRETS
-from fipop.metrics.counters import GuestEvent, count_guest_event
+from fipop.metrics.counters import GuestEvent
 from fipop.operator.configuration import Configuration
-from fipop.operator.guests.duties import Duty, choose_wish, find_duty
+from fipop.operator.guests.duties import Duty, choose_wish, count_event, find_duty
 from fipop.operator.guests.kubeconfigs import read_access
 from fipop.operator.queues import WorkQueues, request_routine_visit
 from fipop.operator.rollout.controller import RolloutController
@@ -120,10 +120,8 @@ class InstallController:
         return None
 
     def _count(self, duty: Duty, step: Step, *, success: bool) -> None:
-        if step.verb in (Verb.UPGRADE, Verb.ROLL_BACK, Verb.UNINSTALL) and self.guests.exists(duty.guest.id):
-            harvester = duty.guest.harvester_cluster_name or ""
-            event = _EVENTS[step.release.role]
-            count_guest_event(duty.guest.cluster_name, harvester, event, success)
+        if step.verb in (Verb.UPGRADE, Verb.ROLL_BACK, Verb.UNINSTALL):
+            count_event(self.guests, duty.guest, _EVENTS[step.release.role], success=success)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,13 +55,14 @@ from fipop.ipam.addresses import parse_address
 from fipop.jsons import Json
 from fipop.kube.client import TIMEOUT, KubeClient
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
-from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, count_guest_event, result_label
+from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
 from fipop.operator.addresses.quarantine import QuarantineReconciler
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.duties import (
     Duty,
     choose_namespace,
     choose_wish,
+    count_event,
     describe_mismatch,
     find_duty,
     find_needs,
@@ -278,7 +279,9 @@ class VisitController:
         keys = build_keys(duty.floating_ips, granted)
         result = await writer.sync(config_maps, namespace, keys, duty.known)
         if result.outcome in (Outcome.WRITTEN, Outcome.FAILED):
-            self._count(duty.guest, GuestEvent.CONFIG_MAP, success=result.outcome is Outcome.WRITTEN)
+            count_event(
+                self.guests, duty.guest, GuestEvent.CONFIG_MAP, success=result.outcome is Outcome.WRITTEN
+            )
         return replace(result, overruled=find_overruled(duty.floating_ips, keys))
 
     async def _park(self, duty: Duty, client: KubeClient, observed: Observed) -> None:
@@ -349,7 +352,7 @@ class VisitController:
         if isinstance(error, KubeconfigMissingError) and error.is_absent and is_new:
             return provisioning(installs=duty.keeps), SECRET_BACKOFF.step_seconds(failures)
         if not state.is_dropped:
-            self._count(guest, GuestEvent.API_CONNECTION, success=False)
+            count_event(self.guests, guest, GuestEvent.API_CONNECTION, success=False)
         error = explain_refusal(error, workspace=guest.cluster.namespace, cluster_name=guest.cluster_name)
         fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(error)}
         level = logging.WARNING if failures == 1 else logging.DEBUG
@@ -425,7 +428,7 @@ class VisitController:
         if state.is_dropped:
             return
         if observation.reachable:
-            self._count(duty.guest, GuestEvent.API_CONNECTION, success=True)
+            count_event(self.guests, duty.guest, GuestEvent.API_CONNECTION, success=True)
         is_new = self._age_seconds(duty.guest) < NEW_GUEST_SECONDS
         if is_new and not observation.reachable and state.visits.observation is None:
             return  # its status is written when it is known
@@ -433,11 +436,6 @@ class VisitController:
             state.visits.observation = observation
             floating_ips = self.guests.cache.floating_ips_of(duty.guest.id)
             self.queues.add(*map(request_floating_ip, floating_ips))
-
-    def _count(self, guest: Guest, event: GuestEvent, *, success: bool) -> None:
-        if self.guests.exists(guest.id):
-            harvester = guest.harvester_cluster_name or ""
-            count_guest_event(guest.cluster_name, harvester, event, success)
 
     def _next(self, seconds: float | None) -> float:
         """Return the time to the next visit: spread, so that a fleet that started together does not stay together."""
