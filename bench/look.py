@@ -185,7 +185,7 @@ async def time_page(plane: ControlPlane, folder: Path) -> AsyncIterator[str]:
         for _ in range(RUNS):
             # What is older than this is read again while the one before is shown.
             await asyncio.sleep(FRESH_SECONDS)
-            async with session.get(url + "addresses.csv") as answer:
+            async with session.get(url + "range?name=bench") as answer:
                 await answer.read()
     told = await asyncio.to_thread(Path(f"/proc/{process.pid}/status").read_text)
     peak = re.search(r"VmHWM:\s+(\d+) kB", told)

@@ -64,10 +64,6 @@ class UnavailableError(ApiError):
         self.is_unsent = is_unsent
 
 
-class UnassignableError(FipopError):
-    """A range or pool cannot assign an address."""
-
-
 class GuestError(FipopError):
     """One guest cluster cannot be reconciled as wanted; the others are not affected."""
 

@@ -17,6 +17,11 @@ def as_mapping(value: object) -> JsonView:
     return value if isinstance(value, Mapping) else {}
 
 
+def as_texts(value: object) -> dict[str, str]:
+    """Read a mapping of texts where somebody may have written anything; what is no text is left out."""
+    return {key: each for key, each in as_mapping(value).items() if isinstance(each, str)}
+
+
 def as_list(value: object) -> list[Any]:
     """Read a list where somebody may have written anything; an empty one where there is none."""
     return value if isinstance(value, list) else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -49,6 +49,11 @@ class Condition(YamlFields):
     def is_true(self) -> bool:
         """Whether the status is True."""
         return self.status is Verdict.TRUE
+
+
+def find_condition(conditions: Iterable[Condition], kind: ConditionType) -> Condition | None:
+    """Return the condition of a type; None if there is none."""
+    return next((each for each in conditions if each.type == kind), None)
 
 
 def merge_conditions(

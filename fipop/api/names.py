@@ -7,7 +7,6 @@ from __future__ import annotations
 
 GROUP = "kubefip.k8s.binbash.org"
 VERSION = "v1"
-API_VERSION = f"{GROUP}/{VERSION}"
 
 ANNOTATION_HARVESTER_CLUSTER = "harvesterClusterName"
 ANNOTATION_HARVESTER_NETWORK = "harvesterNetworkName"

@@ -449,13 +449,7 @@ def build_body(reservation: FloatingIPReservation) -> Json:
     metadata: Json = {"name": reservation.name}
     if reservation.uid:
         metadata |= {"uid": reservation.uid, "resourceVersion": str(reservation.resource_version)}
-    kind = type(reservation).__name__
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": kind,
-        "metadata": metadata,
-        "spec": write(reservation.spec),
-    }
+    return {"metadata": metadata, "spec": write(reservation.spec)}
 
 
 def build_capacity(usage: RangeUsage) -> Capacity:

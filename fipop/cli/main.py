@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
 import importlib.metadata
@@ -31,18 +30,10 @@ _COMMANDS = {
 class LazyGroup(click.Group):
     """Imports a command when it is asked for: a role in a guest has no room for what the other one needs."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names of all commands."""
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a name."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Return the command of a name; None if there is none, for which click suggests another one."""
         if cmd_name not in _COMMANDS:
-            if ctx.resilient_parsing:
-                return None
-            alike = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
-            hint = f'Did you mean "{alike[0]}"?' if alike else "Run fipop --help to see all."
-            ctx.fail(f'No such command "{cmd_name}". {hint}')
+            return None
         module, name = _COMMANDS[cmd_name]
         command: Any = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
@@ -80,7 +71,9 @@ class LazyGroup(click.Group):
 
 
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=LazyGroup,
+    commands=dict.fromkeys(_COMMANDS),  # the names alone
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(importlib.metadata.version("fipop"), prog_name="fipop")
 def main() -> None:

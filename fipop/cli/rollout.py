@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import click
 
@@ -48,24 +47,6 @@ _GITOPS = {
 """Labels and annotations by which these tools mark what they apply."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutReport:
-    """The current rollout."""
-
-    snapshot: Snapshot
-
-    @property
-    def state(self) -> Rollout | None:
-        """The rollout; None if there is none, or if it could not be read."""
-        return self.snapshot.installation.rollout
-
-    def to_fields(self) -> dict[str, object]:
-        """Return the fields of the JSON; those of `fipop status`, and who failed."""
-        rollout = self.snapshot.installation.render_rollout() or {}
-        failed = self.state.failed if self.state is not None else ()
-        return {**rollout, "failed": sorted(failed), "unread": self.snapshot.unread}
-
-
 @click.group(short_help="Status, pause, resume and retry of the rollout of kube-vip.")
 def rollout() -> None:
     """Show or control the rollout of kube-vip and its cloud provider over the guest clusters."""
@@ -75,11 +56,16 @@ def rollout() -> None:
 @reading_options
 def status(*, reading: Reading) -> None:
     """Show which charts are rolled out, how many guest clusters have them, and which ones failed."""
-    found = RolloutReport(snapshot=run_reading(lambda: read_once(reading)))
-    unread, state = found.snapshot.unread, found.state
-    counts = [(each, str(number)) for each, number in found.snapshot.installation.rollout_guests.items()]
-    if reading.show(found, ("GUEST CLUSTERS", "COUNT"), counts):
-        for line in _lines(found.snapshot):
+    snapshot = run_reading(lambda: read_once(reading))
+    unread, state = snapshot.unread, snapshot.installation.rollout
+    counts = [(each, str(number)) for each, number in snapshot.installation.rollout_guests.items()]
+    fields = {
+        **(snapshot.installation.render_rollout() or {}),
+        "failed": sorted(state.failed if state is not None else ()),
+        "unread": unread,
+    }
+    if reading.show(fields, ("GUEST CLUSTERS", "COUNT"), counts):
+        for line in _lines(snapshot):
             click.echo(clean(line))
     show_unread(unread)
     end(is_wrong=state is not None and state.phase is Phase.STOPPED, unread=unread)

@@ -69,9 +69,7 @@ def _choose(snapshot: Snapshot, name: str | None) -> list[ProvisioningCluster]:
     if name is None:
         installs = snapshot.installation.settings.kubevip_guest_install
         return [each for each in found if each.cluster_name and installs.includes(opted_in=each.opted_in)]
-    chosen = [
-        each for each in found if name in (each.name, each.cluster_name, f"{each.namespace}/{each.name}")
-    ]
+    chosen = [each for each in found if each.is_meant_by(name)]
     if not chosen:
         fail(f'no guest cluster has the id or name "{name}". Run fipop status -o wide to see all')
     return chosen

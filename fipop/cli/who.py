@@ -93,10 +93,7 @@ def who(*, reading: Reading, asked: str, guest: bool) -> None:
 def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
     """Return that no object has this name; "" for an address, and if one has."""
     has_range = snapshot.cache.ranges.get("", asked) is not None
-    is_known_guest = any(
-        asked in (each.name, each.cluster_name, f"{each.namespace}/{each.name}")
-        for each in snapshot.cache.clusters.all()
-    )
+    is_known_guest = any(each.is_meant_by(asked) for each in snapshot.cache.clusters.all())
     if read_address(asked) is not None or has_range or is_known_guest or find_namespaces(snapshot, asked):
         return ""
     if _LIKE_AN_ADDRESS.fullmatch(asked):

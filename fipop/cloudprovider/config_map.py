@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from fipop.api.objects import KubeObject, read_metadata
 from fipop.errors import ConflictError, FipopError
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
@@ -20,27 +21,15 @@ logger = logging.getLogger(__name__)
 ConfigMap = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version(KubeObject):
     """One version of it, as a store wants it."""
 
     obj: ConfigMap
 
-    @property
-    def namespace(self) -> str:
-        return str(self.obj["metadata"]["namespace"])
 
-    @property
-    def name(self) -> str:
-        return str(self.obj["metadata"]["name"])
-
-    @property
-    def uid(self) -> str:
-        return str(self.obj["metadata"]["uid"])
-
-    @property
-    def resource_version(self) -> int:
-        return int(self.obj["metadata"]["resourceVersion"])
+def _read_version(obj: JsonView) -> _Version:
+    return _Version(metadata=read_metadata(obj), obj=obj)
 
 
 class ConfigMapFollower:
@@ -59,7 +48,7 @@ class ConfigMapFollower:
         self._namespace, self._name = namespace, name
         self._take = take
         self._random = random
-        self._store: Store[_Version] = Store(_Version, kind="ConfigMap")
+        self._store: Store[_Version] = Store(_read_version, kind="ConfigMap")
         self._informer = Informer(
             client,
             CONFIG_MAPS,

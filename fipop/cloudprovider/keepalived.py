@@ -21,10 +21,10 @@ from fipop.api.objects import read_metadata
 from fipop.cloudprovider.allocate import Refusal
 from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
 from fipop.cloudprovider.metrics import ASSIGNMENTS, ServiceSnapshot
-from fipop.cloudprovider.service import Service, parse_addresses, refer_to
+from fipop.cloudprovider.service import Service, refer_to
 from fipop.cloudprovider.services import ServiceCache
 from fipop.errors import ConflictError, NotFoundError
-from fipop.ipam.addresses import Address, Family, format_address, parse_address
+from fipop.ipam.addresses import Address, Family, format_address, parse_address, parse_addresses
 from fipop.ipam.errors import IpamError
 from fipop.jsons import Json, JsonView, as_mapping, as_text
 from fipop.kube.client import KubeClient

@@ -16,10 +16,10 @@ from functools import cached_property
 from itertools import islice
 
 from fipop.api.names import parse_go_bool
-from fipop.ipam.addresses import Address, Family, format_address
+from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet, IntervalSet
-from fipop.ipam.pool import parse_guest_pool, parse_parts
+from fipop.ipam.pool import describe_masked, parse_guest_pool, parse_parts
 from fipop.texts import clean
 
 GLOBAL = "global"
@@ -139,12 +139,7 @@ class PoolKeys:
     def _find_oddities(self) -> Iterator[tuple[str, str]]:
         for pool in self.pools:
             if pool.addresses:
-                parts = parse_parts(self._data[pool.key], pool.key)
-                masked = [(text, part) for _, text, part in parts if part.masked]
-                texts = [
-                    f"{text} means {format_address(Address(part.family, part.first))}/{part.prefix_length}"
-                    for text, part in masked
-                ]
+                texts = describe_masked(parse_parts(self._data[pool.key], pool.key))
                 if texts:
                     yield pool.key, f"In key {pool.key} {clean(', '.join(texts), 512)}."
         unknown = (key for key in self._data if not _is_known(key))

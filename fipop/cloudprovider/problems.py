@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fipop.cloudprovider.allocate import DHCP_ADDRESSES, Usage, User, name_users
 from fipop.cloudprovider.pools import PoolKeys
-from fipop.cloudprovider.service import ADDRESSES, MOST_ADDRESSES, Service, parse_addresses
-from fipop.ipam.addresses import FamilyPolicy, format_address
+from fipop.cloudprovider.service import ADDRESSES, MOST_ADDRESSES, Service
+from fipop.ipam.addresses import FamilyPolicy, format_address, parse_addresses
 from fipop.texts import clean
 
 

@@ -18,9 +18,8 @@ from typing import Any
 from fipop.api.names import GROUP
 from fipop.cloudprovider.allocate import DHCP_ADDRESSES, Port
 from fipop.guest.in_use import ANNOTATION_LOAD_BALANCER_IPS
-from fipop.guest.service_uses import ADDRESS_ASSIGNED, IGNORE
-from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
-from fipop.ipam.errors import IpamError
+from fipop.guest.service_uses import ADDRESS_ASSIGNED, IGNORE, read_families
+from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_addresses
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
 from fipop.kube.events import ObjectReference
 from fipop.kube.resources import SERVICES
@@ -324,7 +323,7 @@ def parse_service(obj: JsonView) -> Service:
         is_deleting=bool(meta.get("deletionTimestamp")),
         is_ignored=annotations.get(IGNORE) == "true",
         policy=_read_policy(spec.get("ipFamilyPolicy")),
-        families=_read_families(spec.get("ipFamilies")),
+        families=read_families(spec.get("ipFamilies")),
         ports=ports if len(ports) <= MOST_PORTS else frozenset(),
         annotation=as_text(annotations.get(ADDRESSES)).strip()[:MOST_CHARACTERS],
         request=as_text(spec.get("loadBalancerIP")).strip()[:MOST_CHARACTERS],
@@ -346,29 +345,11 @@ def _read_policy(value: object) -> FamilyPolicy:
         return FamilyPolicy.SINGLE_STACK
 
 
-def _read_families(items: object) -> tuple[Family, ...]:
-    """Read the families that the API server granted; IPv4 if it granted none that is known."""
-    by_label = {family.label: family for family in Family}
-    known = (by_label[item] for item in as_list(items) if isinstance(item, str) and item in by_label)
-    return tuple(dict.fromkeys(known)) or (Family.IPV4,)
-
-
 def _read_ports(items: object) -> Iterable[Port]:
     for item in map(as_mapping, as_list(items)):
         port = item.get("port")
         if isinstance(port, int):
             yield port, as_text(item.get("protocol")) or "TCP"
-
-
-def parse_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
-    """Return the addresses among some texts, each once."""
-    found = []
-    for text in texts:
-        try:
-            found.append(parse_address(text))
-        except IpamError:
-            continue
-    return tuple(dict.fromkeys(found))
 
 
 def build_told(obj: JsonView, told: tuple[str, str, str] | None, now: str) -> dict[str, Any]:

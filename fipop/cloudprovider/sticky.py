@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from fipop.api.codec import format_time, parse_time
-from fipop.cloudprovider.service import Service, parse_addresses
+from fipop.cloudprovider.service import Service
 from fipop.errors import ApiError, ConflictError
-from fipop.ipam.addresses import Address, format_address
+from fipop.ipam.addresses import Address, format_address, parse_addresses
 from fipop.jsons import as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
@@ -82,11 +82,7 @@ class StickyAddresses:
             key: f"{format_time(left)} {','.join(map(format_address, addresses))}"
             for key, (left, addresses) in self._had.items()
         }
-        body = found or {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": CONFIG_MAP, "namespace": self.namespace},
-        }
+        body = found or {"metadata": {"name": CONFIG_MAP, "namespace": self.namespace}}
         write = client.create if found is None else client.replace
         await write(CONFIG_MAPS, {**body, "data": data})
 

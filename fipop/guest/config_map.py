@@ -23,7 +23,7 @@ from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiError, FipopError
 from fipop.ipam.addresses import Address, format_address, parse_address
 from fipop.ipam.pool import MAX_GUEST_PARTS, Part, count_parts, parse_leniently
-from fipop.jsons import Json, as_mapping
+from fipop.jsons import Json, as_mapping, as_texts
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from fipop.texts import clean, is_namespace
@@ -136,7 +136,7 @@ def find_foreign_pools(config_maps: Iterable[Json]) -> frozenset[str]:
     found: set[str] = set()
     for each in config_maps:
         applied = read_applied(each)
-        for key, text in _texts(each, "data").items():
+        for key, text in as_texts(each.get("data")).items():
             kind, _, scope = key.partition("-")
             if kind == "namespaces":
                 found.update(text.replace(",", " ").split())
@@ -167,7 +167,7 @@ def plan_config_map(
 
     Of its pools at most `max_parts` parts are read, the shortest first; a longer one is foreign.
     """
-    data, applied = _texts(current, "data"), read_applied(current)
+    data, applied = as_texts((current or {}).get("data")), read_applied(current)
     pools = _read_pools(data, max_parts)
 
     def is_frozen(name: str) -> bool:
@@ -235,7 +235,7 @@ class ConfigMapWriter:
         places = list(dict.fromkeys([namespace, *stale]))[:MAX_NAMESPACES]
         outcome, error = Outcome.UNCHANGED, None
         blocked: dict[str, tuple[tuple[str, str], ...]] = {}
-        hides_range = HIDDEN_RANGE in _texts(items.get(namespace), "data") and _CIDR_GLOBAL in keys
+        hides_range = HIDDEN_RANGE in as_texts(items.get(namespace, {}).get("data")) and _CIDR_GLOBAL in keys
         try:
             for place in places:
                 current, wanted = items.get(place), keys if place == namespace else {}
@@ -324,9 +324,9 @@ def parse_config_map(item: Json) -> Json:
             "namespace": namespace,
             "name": names.GUEST_CONFIG_MAP,
             "resourceVersion": version,
-            "annotations": _texts(metadata, "annotations"),
+            "annotations": as_texts(metadata.get("annotations")),
         },
-        "data": _texts(item, "data"),
+        "data": as_texts(item.get("data")),
     }
 
 
@@ -334,9 +334,9 @@ def read_applied(config_map: Json | None) -> dict[str, str]:
     """Return the keys that fipop wrote last to a ConfigMap, with their values."""
     # Anybody in the guest cluster can edit it: at worst it gives away that guest cluster's own keys.
     metadata = as_mapping((config_map or {}).get("metadata"))
-    text = _texts(metadata, "annotations").get(names.ANNOTATION_APPLIED, "")
+    text = as_texts(metadata.get("annotations")).get(names.ANNOTATION_APPLIED, "")
     try:
-        return _texts({"": json.loads(text)}, "") if len(text) <= _LONGEST_ANNOTATION else {}
+        return as_texts(json.loads(text)) if len(text) <= _LONGEST_ANNOTATION else {}
     except (ValueError, RecursionError):
         return {}
 
@@ -363,9 +363,4 @@ def _namespace(config_map: Json) -> str:
 
 
 def _is_annotated(config_map: Json) -> bool:
-    return names.ANNOTATION_APPLIED in _texts(config_map["metadata"], "annotations")
-
-
-def _texts(holder: object, name: str) -> dict[str, str]:
-    entries = as_mapping(as_mapping(holder).get(name))
-    return {key: value for key, value in entries.items() if isinstance(value, str)}
+    return names.ANNOTATION_APPLIED in as_texts(config_map["metadata"].get("annotations"))

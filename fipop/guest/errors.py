@@ -24,7 +24,6 @@ class VisitTimeoutError(GuestError):
     """A session with a guest cluster was ended at its deadline."""
 
     def __init__(self, *, seconds: float) -> None:
-        self.seconds = seconds
         super().__init__(f"the visit of the guest cluster was stopped at its deadline of {seconds:.0f} s")
 
 
@@ -61,8 +60,6 @@ class HelmError(GuestError):
     def __init__(
         self, *, action: str, subject: str, failure: HelmFailure, cause: str = "", quote: str = ""
     ) -> None:
-        self.action = action
-        self.subject = subject
         self.failure = failure
         self.cause = cause
         self.quote = quote
@@ -78,51 +75,5 @@ class ChartError(GuestError):
     """
 
     def __init__(self, *, source: str, version: str, reason: str, condition: str = "ReleaseFailed") -> None:
-        self.source = source
-        self.version = version
-        self.reason = reason
         self.condition = condition
         super().__init__(f"chart {source} {version or '(newest)'} cannot be used: {reason}")
-
-
-class ReleaseRecordError(GuestError):
-    """The Secret in which helm keeps a release holds no release that can be read."""
-
-    def __init__(self, *, namespace: str, name: str, reason: str) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.reason = reason
-        super().__init__(f"could not read release {namespace}/{name}: {reason}")
-
-
-class InstallBlockedError(GuestError):
-    """A foreign release blocks the install; `condition` is the reason of the condition."""
-
-    condition: str
-
-
-class ReleaseTakenError(InstallBlockedError):
-    """A foreign release has the configured name; it is left alone."""
-
-    condition = "ReleaseTaken"
-
-    def __init__(self, *, namespace: str, name: str, role: str) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.role = role
-        super().__init__(
-            f"release {namespace}/{name} is not the {role} of fipop or of kube-fip-operator. Remove it, or "
-            "choose another name or namespace for the release of fipop"
-        )
-
-
-class OthersError(InstallBlockedError):
-    """Other workloads already do what a release would: nothing is installed beside them."""
-
-    condition = "OthersRun"
-
-    def __init__(self, *, role: str, others: tuple[str, ...]) -> None:
-        named = ", ".join(others)
-        super().__init__(
-            f"{named} already runs what {role} would run. Remove it, or leave this guest cluster opted out"
-        )

@@ -9,7 +9,7 @@ from fipop.api.conditions import Verdict
 from fipop.api.objects import ReleaseStatus
 from fipop.errors import FipopError
 from fipop.guest.config_map import ConfigMapResult, Outcome, describe_hidden
-from fipop.guest.errors import ChartError, InstallBlockedError, OthersError, ReleaseTakenError
+from fipop.guest.errors import ChartError
 from fipop.guest.helm.charts import Role
 from fipop.guest.plan import Step
 from fipop.guest.releases import Owner, Release, Status
@@ -150,15 +150,12 @@ def judge_release(
     `is_taken_by_harvester`: Harvester's own controller takes the Services.
     """
     release = step.release
-    if release.owner is Owner.OTHER:
-        error = ReleaseTakenError(namespace=release.namespace, name=release.name, role=release.role.value)
-    elif release.status is Status.ABSENT and release.beside:
-        error = OthersError(role=release.role.value, others=release.beside[:_NAMED])
-    elif release.status is Status.ABSENT:
+    if release.status is Status.ABSENT:
         error = error or problem
-    if error is not None:
-        known = error.condition if isinstance(error, ChartError | InstallBlockedError) else "ReleaseFailed"
-        text = str(error)
+    known, text = _find_blocker(release)
+    if not known and error is not None:
+        known, text = error.condition if isinstance(error, ChartError) else "ReleaseFailed", str(error)
+    if known:
         message = text if str(release) in text else f"release {release} is not as configured: {text}"
         return Finding(verdict=Verdict.FALSE, reason=known, message=sentence(message))
     if release.owner is Owner.UNKNOWN:
@@ -199,6 +196,22 @@ def describe_unknown_options(options: Iterable[str]) -> str:
         f"ConfigMap kube-fip-config has no valid value of {', '.join(sorted(options))}: fipop installs, upgrades and "
         "removes nothing in guest clusters. Correct it."
     )
+
+
+def _find_blocker(release: Release) -> tuple[str, str]:
+    """Return the reason, and a clause, if a foreign release or workload keeps a release from its place; else ""."""
+    role = release.role.value
+    if release.owner is Owner.OTHER:
+        return "ReleaseTaken", (
+            f"release {release} is not the {role} of fipop or of kube-fip-operator. Remove it, or choose another name "
+            "or namespace for the release of fipop"
+        )
+    if release.status is Status.ABSENT and release.beside:
+        return "OthersRun", (
+            f"{', '.join(release.beside[:_NAMED])} already runs what {role} would run. Remove it, or leave this guest "
+            "cluster opted out"
+        )
+    return "", ""
 
 
 def _describe_drift(step: Step, reason: str) -> str:

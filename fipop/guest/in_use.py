@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fipop.errors import GuestError
@@ -49,6 +49,16 @@ class InUsePart:
         return self.part.first != self.part.last
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressedService:
+    """A Service, and the texts in which it names addresses that it uses."""
+
+    carrier: Carrier
+    texts: tuple[str, ...]
+    has_finalizer: bool
+    """Whether it waits for the cloud provider before it can be deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class InUseAddresses:
     """All addresses that a guest cluster uses, in the order of its objects: those of ConfigMaps first."""
@@ -63,26 +73,25 @@ class InUseAddresses:
 class TooManyAddressesError(GuestError):
     """The objects of a guest cluster name more addresses than are read. Ours may be among the rest."""
 
-    def __init__(self, *, limit: int) -> None:
-        self.limit = limit
-        super().__init__(f"the guest cluster names more than {limit} addresses or pools")
+    def __init__(self) -> None:
+        super().__init__(f"the guest cluster names more than {MAX_PARTS} addresses or pools")
 
 
-def find_in_use(config_maps: Iterable[Json], services: Iterable[Json]) -> InUseAddresses:
+def find_in_use(config_maps: Iterable[Json], services: Iterable[AddressedService]) -> InUseAddresses:
     """Return what ConfigMaps (any value) and Services name. Raises: TooManyAddressesError.
 
     Of several objects that name the same the first stands for all.
     """
     found = _Found()
     for config_map in config_maps:
-        applied = read_applied(config_map)
+        applied, carrier = read_applied(config_map), _read_carrier(CONFIG_MAP, config_map)
         for key, text in as_mapping(config_map.get("data")).items():
             if isinstance(text, str):
-                found.add(text, CONFIG_MAP, config_map, is_ours=applied.get(key) == text)
+                found.add(text, carrier, is_ours=applied.get(key) == text)
     for service in services:
-        for text in _service_texts(service):
+        for text in service.texts:
             for part in text.split(","):
-                found.add(part.strip(), SERVICE, service)
+                found.add(part.strip(), service.carrier)
     return found.sum_up()
 
 
@@ -94,13 +103,18 @@ def find_machines(
         (Carrier(kind=NODE, namespace="", name=read_name(name)), addresses) for name, addresses in nodes
     ]
     owners.append((Carrier(kind=ENDPOINTS, namespace="default", name="kubernetes"), server))
-    parts: dict[Address, InUsePart] = {}
+    parts: dict[Part, InUsePart] = {}
     for carrier, addresses in owners:
-        for each in sorted(addresses):
-            parts.setdefault(each, InUsePart(Part(each.family, each.value, each.value), carrier))
+        for each in build_parts(carrier, sorted(addresses)):
+            parts.setdefault(each.part, each)
     if len(parts) > MAX_PARTS:
-        raise TooManyAddressesError(limit=MAX_PARTS)
+        raise TooManyAddressesError
     return InUseAddresses(tuple(parts.values()))
+
+
+def build_parts(carrier: Carrier, addresses: Iterable[Address]) -> tuple[InUsePart, ...]:
+    """Return single addresses that one object names."""
+    return tuple(InUsePart(Part(each.family, each.value, each.value), carrier) for each in addresses)
 
 
 class _Found:
@@ -108,18 +122,14 @@ class _Found:
         self._parts: dict[str, tuple[InUsePart, ...]] = {}
         self._count = 0
 
-    def add(self, text: str, kind: str, item: Json, *, is_ours: bool = False) -> None:
+    def add(self, text: str, carrier: Carrier, *, is_ours: bool = False) -> None:
         if text in self._parts and is_ours:
             self._parts[text] = tuple(replace(each, is_ours=True) for each in self._parts[text])
         if not text or text in self._parts:
             return
         self._count += count_parts(text)
         if self._count > MAX_PARTS:
-            raise TooManyAddressesError(limit=MAX_PARTS)
-        metadata = as_mapping(item.get("metadata"))
-        carrier = Carrier(
-            kind=kind, namespace=read_name(metadata.get("namespace")), name=read_name(metadata.get("name"))
-        )
+            raise TooManyAddressesError
         self._parts[text] = tuple(InUsePart(part, carrier, is_ours) for part in parse_leniently(text))
 
     def sum_up(self) -> InUseAddresses:
@@ -131,49 +141,31 @@ class _Found:
         return InUseAddresses(tuple(first.values()))
 
 
-def parse_service(service: Json) -> Json | None:
+def parse_service(service: Json) -> AddressedService | None:
     """Return of a Service what tells the addresses that it uses; None if it uses none."""
     metadata, spec = as_mapping(service.get("metadata")), as_mapping(service.get("spec"))
-    kept: Json = {"metadata": {name: metadata.get(name) for name in ("namespace", "name")}}
-    external = [each for each in as_list(spec.get("externalIPs"))[:MAX_PARTS] if isinstance(each, str)]
-    if spec.get("type") != "LoadBalancer":
-        return kept | {"spec": {"externalIPs": external}} if external else None
-    asked = as_mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
-    kept["metadata"]["annotations"] = {ANNOTATION_LOAD_BALANCER_IPS: asked}
-    if PROVIDER_FINALIZER in as_list(metadata.get("finalizers")):
-        kept["metadata"]["finalizers"] = [PROVIDER_FINALIZER]
-    ingress = as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress")
-    return kept | {
-        "spec": {"loadBalancerIP": spec.get("loadBalancerIP"), "externalIPs": external},
-        "status": {
-            "loadBalancer": {
-                "ingress": [{"ip": as_mapping(one).get("ip")} for one in as_list(ingress)[:MAX_PARTS]]
-            }
-        },
-    }
-
-
-def count_finalizers(services: Iterable[Json]) -> int:
-    """Count the Services that wait for the cloud provider before they can be deleted."""
-    return sum("finalizers" in each["metadata"] for each in services)
-
-
-def _service_texts(service: Json) -> Iterator[str]:
-    spec = as_mapping(service.get("spec"))
-    annotations = as_mapping(as_mapping(service.get("metadata")).get("annotations"))
-    yield from _strings(
-        {"": annotations.get(ANNOTATION_LOAD_BALANCER_IPS), "spec": spec.get("loadBalancerIP")}
+    found: list[object] = as_list(spec.get("externalIPs"))[:MAX_PARTS]
+    if spec.get("type") == "LoadBalancer":
+        ingress = as_list(as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress"))
+        asked = as_mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
+        announced = (as_mapping(each).get("ip") for each in ingress[:MAX_PARTS])
+        found = [asked, spec.get("loadBalancerIP"), *found, *announced]
+    elif not found:
+        return None
+    return AddressedService(
+        carrier=_read_carrier(SERVICE, service),
+        texts=tuple(each for each in found if isinstance(each, str)),
+        has_finalizer=PROVIDER_FINALIZER in as_list(metadata.get("finalizers")),
     )
-    ingress = as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress")
-    yield from (each for each in as_list(spec.get("externalIPs")) if isinstance(each, str))
-    for entry in as_list(ingress):
-        yield from _strings({"": as_mapping(entry).get("ip")})
+
+
+def _read_carrier(kind: str, item: Json) -> Carrier:
+    metadata = as_mapping(item.get("metadata"))
+    return Carrier(
+        kind=kind, namespace=read_name(metadata.get("namespace")), name=read_name(metadata.get("name"))
+    )
 
 
 def read_name(value: object) -> str:
     """Return the name of an object; "?" for anything else, none of which gets into a condition."""
     return str(value) if is_object_name(value) else "?"
-
-
-def _strings(value: object) -> list[str]:
-    return [text for text in as_mapping(value).values() if isinstance(text, str)]

@@ -14,7 +14,7 @@ from fipop.api import names
 from fipop.errors import UnavailableError
 from fipop.guest.config_map import parse_config_map
 from fipop.guest.helm.charts import Role
-from fipop.guest.in_use import InUseAddresses, find_machines, parse_service
+from fipop.guest.in_use import AddressedService, InUseAddresses, find_machines, parse_service
 from fipop.guest.releases import Release, Status, build_selector, read_release, read_revisions
 from fipop.guest.service_uses import ServiceUse, read_use
 from fipop.guest.workloads import (
@@ -69,7 +69,7 @@ async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
     return (await client.list(CONFIG_MAPS, field_selector=chosen, project=parse_config_map)).items
 
 
-async def read_in_use(client: KubeClient) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
+async def read_in_use(client: KubeClient) -> tuple[tuple[Json, ...], tuple[AddressedService, ...]]:
     """Return the ConfigMaps named `kubevip`, and the Services that name addresses."""
     config_maps, services = await asyncio.gather(
         read_config_maps(client), client.list(SERVICES, project=parse_service)

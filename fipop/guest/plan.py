@@ -32,12 +32,15 @@ class Wish:
     keeps_first: bool = False
     """Whether a first revision for that target stays: the target was completed since, so none is left to go back to."""
     awaited: Target | None = None
-    """What the options ask for, if this guest cluster does not get it now."""
+    """What the options ask for; None if that is not known."""
     remove: bool = False
-    compare: tuple[Target, ...] = ()
-    """The targets that a release of kube-fip-operator is compared with when it is taken over, once there is one."""
     reason: str = ""
     """That of the condition of a release that differs and stays as it is."""
+
+    @property
+    def compare(self) -> tuple[Target, ...]:
+        """The targets that a release of kube-fip-operator is compared with when it is taken over."""
+        return tuple(each for each in (self.target, self.awaited) if each is not None)
 
 
 class Verb(StrEnum):

@@ -69,8 +69,7 @@ def read_use(service: Json, *, classes: frozenset[str]) -> ServiceUse | None:
     if not addresses and since is None:
         return None
     spec = as_mapping(service.get("spec"))
-    texts, policy = map(as_text, as_list(spec.get("ipFamilies"))), as_text(spec.get("ipFamilyPolicy"))
-    families = [_FAMILIES[each] for each in texts if each in _FAMILIES] or [Family.IPV4]
+    families, policy = read_families(spec.get("ipFamilies")), as_text(spec.get("ipFamilyPolicy"))
     wanted = families if policy.endswith("DualStack") else families[:1]
     has = {each.family for each in addresses}
     return ServiceUse(
@@ -81,6 +80,12 @@ def read_use(service: Json, *, classes: frozenset[str]) -> ServiceUse | None:
         is_flexible=policy == FamilyPolicy.PREFER_DUAL_STACK,
         since=since,
     )
+
+
+def read_families(items: object) -> tuple[Family, ...]:
+    """Read the families that the API server granted to a Service; IPv4 if it granted none that is known."""
+    known = (_FAMILIES.get(as_text(each)) for each in as_list(items))
+    return tuple(dict.fromkeys(each for each in known if each is not None)) or (Family.IPV4,)
 
 
 def _is_served(service: JsonView, classes: frozenset[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -171,13 +171,9 @@ def _arguments(container: JsonView) -> list[str]:
 
 
 def _read_env(container: JsonView, name: str) -> str:
-    return next((value for each, value in _environment(container) if each == name), "")
-
-
-def _environment(container: JsonView) -> Iterator[tuple[str, str]]:
-    for each in as_list(container.get("env"))[:_MOST_ENTRIES]:
-        entry = as_mapping(each)
-        yield clean(entry.get("name"), LONGEST_WORD), clean(entry.get("value"), LONGEST_WORD)
+    entries = map(as_mapping, as_list(container.get("env"))[:_MOST_ENTRIES])
+    values = (each.get("value") for each in entries if each.get("name") == name)
+    return clean(next(values, ""), LONGEST_WORD)
 
 
 def _program(container: JsonView) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
@@ -73,6 +75,15 @@ def parse_address(text: str) -> Address:
             if _LEADING_ZERO.search(stripped):
                 problem = "must not have leading zeros"
     raise AddressSyntaxError(text=text, problem=problem)
+
+
+def parse_addresses(texts: Iterable[str]) -> tuple[Address, ...]:
+    """Return the addresses among texts that anybody may have written: each once, in their order."""
+    found = []
+    for text in texts:
+        with suppress(AddressSyntaxError):
+            found.append(parse_address(text))
+    return tuple(dict.fromkeys(found))
 
 
 @lru_cache(maxsize=16_384)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-from fipop.ipam.addresses import Address, Family, parse_address
-from fipop.ipam.errors import IpamError
+from fipop.ipam.addresses import Address, Family, parse_addresses
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
 
 _COUNTED = ("InternalIP", "ExternalIP")
@@ -17,7 +14,7 @@ def read_node(obj: JsonView) -> tuple[str, frozenset[Address]]:
     entries = [as_mapping(each) for each in as_list(as_mapping(obj.get("status")).get("addresses"))]
     first: dict[tuple[str, Family], Address] = {}
     for each in entries:
-        for address in _parse([each.get("address")]):
+        for address in parse_addresses([as_text(each.get("address"))]):
             if each.get("type") in _COUNTED:
                 first.setdefault((as_text(each.get("type")), address.family), address)
     return as_text(as_mapping(obj.get("metadata")).get("name")), frozenset(first.values())
@@ -27,12 +24,4 @@ def read_endpoints(obj: JsonView) -> frozenset[Address]:
     """Return the addresses of Endpoints."""
     subsets = map(as_mapping, as_list(obj.get("subsets")))
     listed = (as_mapping(each) for subset in subsets for each in as_list(subset.get("addresses")))
-    return frozenset(_parse(each.get("ip") for each in listed))
-
-
-def _parse(texts: Iterable[object]) -> Iterator[Address]:
-    for text in texts:
-        try:
-            yield parse_address(as_text(text))
-        except IpamError:
-            continue
+    return frozenset(parse_addresses(as_text(each.get("ip")) for each in listed))

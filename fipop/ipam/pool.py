@@ -19,7 +19,7 @@ from fipop.ipam.addresses import (
     format_address,
     parse_address,
 )
-from fipop.ipam.errors import AddressSyntaxError, PoolSyntaxError, PoolTooLargeError
+from fipop.ipam.errors import AddressSyntaxError, IpamError, quote
 from fipop.ipam.intervals import ENDS, ORDINARY, AddressSet, IntervalSet, kind_of
 
 MAX_PARTS = 10_000
@@ -53,14 +53,6 @@ class Withheld(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaskedPart:
-    """A CIDR written with host bits, and the network that it means."""
-
-    part: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """What a pool text describes: `addresses` are exactly those that can be assigned.
 
@@ -71,7 +63,8 @@ class Pool:
     addresses: AddressSet = field(repr=False)
     written: AddressSet = field(repr=False)
     excluded: AddressSet = field(repr=False)
-    masked: tuple[MaskedPart, ...] = ()
+    masked: tuple[str, ...] = ()
+    """What each CIDR means that was written with host bits."""
     avoid_buggy_ips: bool = False
 
     @property
@@ -122,10 +115,10 @@ def parse_pool(
     `skip_end_ips` leaves out network and broadcast address of each IPv4 CIDR up to /30, unless another part holds
     them other than as its own ends; `avoid_buggy_ips` leaves out all IPv4 addresses ending in .0 or .255. The
     subnet-router anycast address of an IPv6 CIDR (RFC 4291 2.6.1) is left out always, but for /127 (RFC 6164) and /128.
-    PoolSyntaxError quotes the part and its position; PoolTooLargeError beyond MAX_PARTS or MAX_TEXT_LENGTH.
+    Raises IpamError, which quotes the part that is wrong and its position, and beyond MAX_PARTS or MAX_TEXT_LENGTH.
     """
     parts = tuple(parse_parts(text, "the pool"))
-    _refuse_unassignable(text, parts)
+    _refuse_unassignable(parts)
     excluded = union_of(parse_exclusions(tuple(exclude)))
     bare = [part for _, _, part in parts]
     kept = (_without_ends(part) for part in bare) if skip_end_ips else iter(bare)
@@ -138,9 +131,7 @@ def parse_pool(
         addresses=addresses,
         written=union_of(bare),
         excluded=excluded,
-        masked=tuple(
-            MaskedPart(part=quoted, meaning=_cidr(part)) for _, quoted, part in parts if part.masked
-        ),
+        masked=describe_masked(parts),
         avoid_buggy_ips=avoid_buggy_ips,
     )
 
@@ -155,9 +146,12 @@ def parse_parts(text: str, where: str) -> Iterator[tuple[int, str, Part]]:
         except AddressSyntaxError as error:
             quoted = error.text.strip()
             problem = error.problem if quoted == stripped else f'has "{quoted[:48]}", which {error.problem}'
-            raise PoolSyntaxError(
-                text=text, where=where, part=stripped, position=position, problem=problem
-            ) from None
+            raise _build_error(where, stripped, position, problem) from None
+
+
+def _build_error(where: str, part: str, position: int, problem: str) -> IpamError:
+    """Return the error of a part. `where` names the text (the pool, exclusion 2), `position` counts from 1."""
+    return IpamError(f"part {position} of {where}, {quote(part)}, {problem}")
 
 
 def count_parts(text: str) -> int:
@@ -175,10 +169,12 @@ def parse_leniently(text: str) -> tuple[Part, ...]:
 
 
 def _check_size(text: str, where: str) -> None:
-    if len(text) > MAX_TEXT_LENGTH:
-        raise PoolTooLargeError(where=where, found=len(text), limit=MAX_TEXT_LENGTH, unit="characters")
-    if count_parts(text) > MAX_PARTS:
-        raise PoolTooLargeError(where=where, found=count_parts(text), limit=MAX_PARTS, unit="parts")
+    limits = (len(text), MAX_TEXT_LENGTH, "characters"), (count_parts(text), MAX_PARTS, "parts")
+    for found, limit, unit in limits:
+        if found > limit:
+            raise IpamError(
+                f"{where} must have at most {limit} {unit}: it has {found}. Split it into several ranges"
+            )
 
 
 def _parse_part(part: str) -> Part:
@@ -213,7 +209,7 @@ def _parse_cidr(part: str) -> Part:
     return Part(family, network, network + (1 << host_bits) - 1, family.bits - host_bits, network != value)
 
 
-def _refuse_unassignable(text: str, parts: Iterable[tuple[int, str, Part]]) -> None:
+def _refuse_unassignable(parts: Iterable[tuple[int, str, Part]]) -> None:
     """Refuse parts that are wholly of addresses that no load balancer can have, and 0.0.0.0/32: DHCP in a guest."""
     for position, quoted, part in parts:
         ends = [_OBJECTS[part.family](value) for value in (part.first, part.last)]
@@ -225,9 +221,7 @@ def _refuse_unassignable(text: str, parts: Iterable[tuple[int, str, Part]]) -> N
             problem = (
                 "must not be the address for DHCP" if is_dhcp else f"must not be of {kinds[0]} addresses"
             )
-            raise PoolSyntaxError(
-                text=text, where="the pool", part=quoted, position=position, problem=problem
-            )
+            raise _build_error("the pool", quoted, position, problem)
 
 
 def parse_exclusions(texts: tuple[str, ...]) -> Iterator[Part]:
@@ -258,8 +252,13 @@ def union_of(parts: Iterable[Part]) -> AddressSet:
     return AddressSet(v4=IntervalSet.of(pairs[Family.IPV4]), v6=IntervalSet.of(pairs[Family.IPV6]) - _MAPPED)
 
 
-def _cidr(part: Part) -> str:
-    return f"{format_address(Address(part.family, part.first))}/{part.prefix_length}"
+def describe_masked(parts: Iterable[tuple[int, str, Part]]) -> tuple[str, ...]:
+    """Return what each CIDR means that was written with host bits."""
+    return tuple(
+        f"{text} means {format_address(Address(part.family, part.first))}/{part.prefix_length}"
+        for _, text, part in parts
+        if part.masked
+    )
 
 
 # Pools of a guest cluster's ConfigMap, with the rules of kube-vip-cloud-provider
@@ -272,7 +271,7 @@ def _cidr(part: Part) -> str:
 def parse_guest_pool(text: str, *, exclude: str = "", skip_end_ips: bool = False) -> AddressSet:
     """Read what a key assigns: the union of its parts, without the exclusions (a text in the same grammar).
 
-    PoolSyntaxError quotes the part and its position; PoolTooLargeError beyond the limits of `ipam.pool`.
+    Raises IpamError, as `parse_pool`.
     """
     parts = [part for _, _, part in parse_parts(text, "the pool")]
     excluded = union_of(parse_exclusions((exclude,) if exclude.strip() else ()))

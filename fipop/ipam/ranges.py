@@ -96,15 +96,15 @@ class RangeTable:
             return errors.RangeDrainingError(range_name=name)
         if address in self.assigned(name):
             return None
-        reason, older = found.pool.why_withheld(address), None
+        reason: str | None = found.pool.why_withheld(address)
         if reason is None:
             older = next(each for each in self.older(name) if address in self._ranges[each].pool)
+            reason = f'belongs to the older range "{older}", which overlaps it'
         return errors.AddressOutOfRangeError(
             address=format_address(address),
             range_name=name,
             pool_text=found.pool.text,
-            reason=reason or f'belongs to the older range "{older}", which overlaps it',
-            older_range=older,
+            reason=reason,
         )
 
     def next_free(self, name: str, family: Family, is_used: Callable[[Address], bool]) -> Address | IpamError:

@@ -179,13 +179,12 @@ class KubeClient:
         *,
         namespace: str | None = None,
         metadata_only: bool = False,
-        timeout_seconds: float | None = None,
     ) -> Json | None:
         """Return one object; None if it does not exist."""
         accept = METADATA.format("") if metadata_only else JSON
         call = _build("get", resource, namespace, name, accept=accept)
         try:
-            return await self._ask(call, timeout_seconds)
+            return await self._ask(call)
         except NotFoundError:
             return None
 
@@ -261,7 +260,7 @@ class KubeClient:
     async def version(self) -> Json:
         """Return what the API server says of its version: `major`, `minor`, `gitVersion` and more."""
         request = ApiRequest(method="GET", path="/version", headers={"Accept": JSON})
-        return await self._ask(_Call(what="get version", verb="get", request=request), None, is_object=False)
+        return await self._ask(_Call(what="get version", verb="get", request=request), is_object=False)
 
     async def create(self, resource: Resource, body: Json, *, namespace: str | None = None) -> Json:
         """Create an object and return it as stored; ConflictError if its name is taken."""
@@ -318,13 +317,12 @@ class KubeClient:
         call = _build(verb, resource, *place, query=query, body=body)
         if not self._may_write():
             raise UnavailableError(call.what, reason="NotLeading", is_unsent=True)
-        return await self._ask(call, None)
+        return await self._ask(call)
 
-    async def _ask(self, call: _Call, timeout_seconds: float | None, *, is_object: bool = True) -> Json:
+    async def _ask(self, call: _Call, *, is_object: bool = True) -> Json:
         if self._admit is not None:
             await self._admit()
-        seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
-        return await self._ask_now(call, seconds, is_object=is_object)
+        return await self._ask_now(call, self._timeout_seconds, is_object=is_object)
 
     async def _ask_now(self, call: _Call, seconds: float, *, is_object: bool = True) -> Json:
         async with self._send(call, seconds) as response:

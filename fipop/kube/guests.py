@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
 from kubernetes.aio.client.configuration import Configuration
 
 from fipop.boundary import ApiRequest, ApiResponse, ApiServer
 from fipop.errors import GuestError, StartError
 from fipop.jsons import Json
 from fipop.kube.server import HttpServer
+from fipop.settings.yaml import parse_yaml
 
 ANSWER_BYTES = 2 << 20
 PAGES, PAGE_ITEMS = 20, 200
@@ -25,17 +26,7 @@ PAGES, PAGE_ITEMS = 20, 200
 CONNECTIONS = 64
 """All guest clusters behind one Rancher share so many connections, which bounds the answers that are read at once."""
 _MOST_KUBECONFIG = 64 * 1024
-_DEEPEST = 16
-"""Levels of a kubeconfig."""
-_MALFORMED = (
-    yaml.YAMLError,
-    ValueError,  # of base64, too
-    LookupError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    StopIteration,
-)
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, StopIteration)
 """What reading a kubeconfig raises that has another shape."""
 
 
@@ -54,10 +45,7 @@ def read_kubeconfig(data: bytes, guest_id: str) -> GuestAccess:
     Nothing else of it counts: no program is run, no file is read, no proxy is used that it names.
     """
     try:
-        if len(data) > _MOST_KUBECONFIG or b"&" in data:  # no base64 has a &, and every YAML alias needs one
-            raise ValueError
-        _check_depth(data)
-        document = yaml.load(data, yaml.CSafeLoader)
+        document: Any = parse_yaml(data.decode(), max_bytes=_MOST_KUBECONFIG)
         context = _named(document, "contexts", document["current-context"])["context"]
         cluster = _named(document, "clusters", context["cluster"])["cluster"]
         user = _named(document, "users", context["user"])["user"]
@@ -81,15 +69,6 @@ def read_kubeconfig(data: bytes, guest_id: str) -> GuestAccess:
     if not is_bare or not url.path.removesuffix("/").endswith(wanted) or ".." in url.path or "%" in url.path:
         raise GuestError(f"the kubeconfig's server must be https://<Rancher>{wanted}")
     return GuestAccess(server.rstrip("/"), token, authority)
-
-
-def _check_depth(data: bytes) -> None:
-    """Raise ValueError for nesting that no kubeconfig has: libyaml's loader would exhaust the stack of the process."""
-    depth = 0
-    for event in yaml.parse(data, yaml.CSafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise ValueError
 
 
 def _named(document: Json, entries: str, name: str) -> Json:

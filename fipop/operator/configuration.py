@@ -98,8 +98,6 @@ class Configuration:
         # Read again: an upgrade of the chart changes the mounted files under a running process.
         data = await asyncio.to_thread(read_defaults, self._defaults)
         body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
             "metadata": {"name": names.SETTINGS_CONFIG_MAP, "namespace": self._namespace},
             "data": data,
         }

@@ -72,6 +72,5 @@ def revision_of(crd: Json) -> int:
 
 async def find_our_age(client: KubeClient) -> datetime | None:
     """Return since when reservations exist here: what is older was made for the predecessor. None: they do not yet."""
-    plural = f"{FLOATING_IP_RESERVATIONS.plural}.{FLOATING_IP_RESERVATIONS.group}"
-    crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, plural)
+    crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, FLOATING_IP_RESERVATIONS.full_name)
     return parse_time(as_mapping((crd or {}).get("metadata")).get("creationTimestamp"))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
-from fipop.guest.in_use import find_in_use
-from fipop.ipam.addresses import Address, format_address
+from fipop.guest.in_use import SERVICE, Carrier, InUseAddresses, build_parts
+from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.operator.addresses.decision import World, decide
@@ -64,7 +64,7 @@ class DryRun:
         for each in self.cache.clusters.all():
             await self._guests.discover(each.cluster_name)
         for guest_id, addresses in carried.items():
-            found = find_in_use([], [{"spec": {"externalIPs": [format_address(each) for each in addresses]}}])
+            found = InUseAddresses(build_parts(Carrier(kind=SERVICE, namespace="?", name="?"), addresses))
             self.cache.ledger.reports.take(guest_id, Source.OBJECTS, self._client.server_now(), found)
         progress("Deciding on the floating IPs")
         self._decide_all()  # as long as the gate is closed: what exists keeps what it has

@@ -12,7 +12,6 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from fipop.boundary import loop_time
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.guest.clients import GuestClients
 from fipop.guest.helm.chart_store import ChartStore
@@ -48,7 +47,6 @@ from fipop.operator.queues import (
     request_visit,
     request_waiting,
 )
-from fipop.operator.reporting import EventReporter
 from fipop.operator.rollout.controller import RolloutController
 from fipop.rancher.matching import Guest
 from fipop.runtime.store import Change
@@ -110,7 +108,6 @@ class Manager:
             queues=queues,
             has_members=lambda: has_members(guests, configuration.settings),
             look=lambda *targets: find_members(guests, configuration.settings, *targets),
-            now=loop_time,
         )
 
         self.reservations = ReservationStore(client=client, cache=cache, guests=guests)
@@ -125,7 +122,7 @@ class Manager:
             reservations=self.reservations,
             statuses=StatusBuilder(cache=cache, guests=guests, now=client.server_now),
             queues=queues,
-            reporter=EventReporter(guests=guests, events=events),
+            events=events,
         )
         self.quarantine = QuarantineReconciler(
             client=client, cache=cache, reservations=self.reservations, guests=guests, queues=queues
@@ -223,7 +220,7 @@ class Manager:
         self._began = self._client.server_now()
         self.cache.ledger.reports.changed = self._users_changed
         self.cache.ledger.recall_reports(self.cache.ranges.all(), self.guests.exists)
-        self.cache.listener = self
+        self.cache.listener = self.changed
 
     def enqueue_all(self) -> None:
         """Enqueue everything, and a visit of each guest cluster; nothing new is assigned before these are over."""

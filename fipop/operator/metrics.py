@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from fipop.api.conditions import ConditionType, Verdict
+from fipop.api.conditions import ConditionType, Verdict, find_condition
 from fipop.api.objects import Capacity, FloatingIP, FloatingIPRange
 from fipop.ipam.addresses import Family
 from fipop.metrics.gauges import Series, build_gauge
@@ -190,12 +190,8 @@ def _count_addresses(found: FloatingIPRange) -> Series:
 
 def _render_guests(fleet: Fleet) -> Iterator[Metric]:
     floating_ips = fleet.floating_ips or ()
-    verdicts = Counter(
-        next(
-            (one.status for one in each.status.conditions if one.type == ConditionType.READY), Verdict.UNKNOWN
-        )
-        for each in floating_ips
-    )
+    ready = (find_condition(each.status.conditions, ConditionType.READY) for each in floating_ips)
+    verdicts = Counter(each.status if each is not None else Verdict.UNKNOWN for each in ready)
     yield build_gauge(
         "fipop_floating_ips",
         "Floating IPs, by the status of their condition Ready.",

@@ -7,17 +7,13 @@ import logging
 from collections.abc import Callable
 
 from fipop.api import names
-from fipop.errors import FipopError
+from fipop.errors import FipopError, StartError
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import DEPLOYMENTS
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
-
-
-class PredecessorRunsError(FipopError):
-    """kube-fip-operator was started while fipop led. The process ends, and waits after its restart."""
 
 
 class Predecessor:
@@ -34,11 +30,11 @@ class Predecessor:
             await asyncio.sleep(POLL_SECONDS)
 
     async def watch(self, leads: Callable[[], bool]) -> None:
-        """Raise PredecessorRunsError if it runs while this process leads."""
+        """Raise StartError if it runs while this process leads: the process ends, and waits after its restart."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             if leads() and await self._look():
-                raise PredecessorRunsError("kube-fip-operator has replicas again. Scale it to 0")
+                raise StartError(what="kube-fip-operator", problem="has replicas again. Scale it to 0")
 
     async def _look(self) -> bool | None:
         """Return whether it has replicas; None if that cannot be found out."""

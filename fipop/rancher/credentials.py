@@ -8,8 +8,8 @@ import re
 from urllib.parse import urlsplit
 
 from fipop.jsons import JsonView, as_mapping, as_text
-from fipop.rancher.objects import OBJECT_NAME
 from fipop.settings.yaml import RefusedError, parse_yaml
+from fipop.texts import is_object_name
 
 MAX_KUBECONFIG_BYTES = 64 * 1024
 _CREDENTIAL_ID = "harvestercredentialConfig-clusterId"
@@ -26,7 +26,7 @@ def parse_credential(secret: JsonView) -> str | None:
     cluster_id = (_decode(data.get(_CREDENTIAL_ID)) or "").strip()
     if not cluster_id:
         cluster_id = _cluster_of_kubeconfig(_decode(data.get(_CREDENTIAL_KUBECONFIG)) or "")
-    return cluster_id if OBJECT_NAME.fullmatch(cluster_id) else None
+    return cluster_id if is_object_name(cluster_id) else None
 
 
 def _cluster_of_kubeconfig(text: str) -> str:

@@ -20,7 +20,6 @@ from fipop.rancher.objects import (
     LABEL_PROVIDER,
     PROVIDER_HARVESTER,
     MachinePool,
-    MalformedField,
     ManagementCluster,
     NamespaceInfo,
     ProvisioningCluster,
@@ -185,8 +184,8 @@ async def _get_networks(reader: LinkReader, links: Links, pool: MachinePool) -> 
     networks = await reader.read(HARVESTER_CONFIGS, ref, parse_harvester_networks)
     if isinstance(networks, Unreadable):
         return _wait(links, networks.message, needs_retry=True)
-    if isinstance(networks, MalformedField):
-        message = f"the {networks.field} of HarvesterConfig {ref.namespace}/{ref.name} {networks.reason}"
+    if isinstance(networks, str):
+        message = f"the networkInfo of HarvesterConfig {ref.namespace}/{ref.name} {networks}"
         return _wait(links, message, needs_retry=True)
     return networks
 

@@ -33,7 +33,6 @@ class LinkReader:
     """Keeps what objects said, never the objects: there are secrets in them."""
 
     client: KubeClient
-    monotonic: Callable[[], float] = loop_time
     _known: dict[tuple[Resource, ObjectRef], tuple[float, Any]] = field(default_factory=dict)
 
     async def read(
@@ -41,7 +40,7 @@ class LinkReader:
     ) -> T | Unreadable:
         """Give what an object says; what is not there is asked for each time."""
         until, said = self._known.get((resource, ref), (0.0, None))
-        now = self.monotonic()
+        now = loop_time()
         if now < until:
             return cast("T", said)
         what = f"{resource.kind} {ref.namespace}/{ref.name}"

@@ -7,7 +7,6 @@ of another type counts as absent. Neither the version nor the generation takes p
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +15,8 @@ from fipop.api import names
 from fipop.api.codec import parse_time
 from fipop.api.objects import KubeObject, Metadata, read_metadata
 from fipop.api.oddities import CLUSTER_ANNOTATIONS, CLUSTER_LABELS, find_oddities
-from fipop.jsons import JsonView, as_mapping, as_text
+from fipop.jsons import JsonView, as_mapping, as_text, as_texts
+from fipop.texts import is_object_name
 
 CREDENTIAL_NAMESPACE = "cattle-global-data"
 HARVESTER_CONFIG_KIND = "HarvesterConfig"
@@ -24,8 +24,6 @@ LABEL_PROVIDER = "provider.cattle.io"
 PROVIDER_HARVESTER = "harvester"
 
 MAX_NETWORK_INFO_CHARACTERS = 64 * 1024
-
-OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +39,9 @@ class MachinePool:
     """A group of a guest's machines; `credential` is its own, as text, "" where the cluster's holds."""
 
     is_control_plane: bool
-    config_kind: str
+    is_on_harvester: bool
     config_name: str
     credential: str
-
-    @property
-    def is_on_harvester(self) -> bool:
-        """Whether its machines are Harvester's."""
-        return self.config_kind == HARVESTER_CONFIG_KIND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +72,10 @@ class ProvisioningCluster(KubeObject):
     def opted_out(self) -> bool:
         """Whether its label says in so many words that fipop has to install nothing."""
         return names.parse_go_bool(self.labels.get(names.LABEL_OPT_IN)) is False
+
+    def is_meant_by(self, name: str) -> bool:
+        """Whether a user can mean it by a name: its own, also with its workspace, or the id of the guest cluster."""
+        return name in (self.name, f"{self.namespace}/{self.name}", self.cluster_name)
 
     @property
     def wants_removal(self) -> bool:
@@ -128,19 +125,11 @@ class NamespaceInfo(KubeObject):
     terminating: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MalformedField:
-    """A field that says nothing we can read; `reason` never quotes it."""
-
-    field: str
-    reason: str
-
-
 def parse_provisioning_cluster(obj: JsonView) -> ProvisioningCluster:
     """Read a provisioning.cattle.io/v1 Cluster."""
     meta = as_mapping(obj.get("metadata"))
     spec = as_mapping(obj.get("spec"))
-    annotations, labels = _texts(meta.get("annotations")), _texts(meta.get("labels"))
+    annotations, labels = as_texts(meta.get("annotations")), as_texts(meta.get("labels"))
     rke_config = spec.get("rkeConfig")
     return ProvisioningCluster(
         metadata=_parse_meta(obj),
@@ -165,7 +154,7 @@ def parse_management_cluster(obj: JsonView) -> ManagementCluster:
         metadata=_parse_meta(obj),
         display_name=as_text(spec.get("displayName")),
         workspace=as_text(spec.get("fleetWorkspaceName")),
-        provider=as_text(status.get("provider")) or _texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
+        provider=as_text(status.get("provider")) or as_texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
         connected=_condition(status.get("conditions"), "Connected") is not None,
         provisioned=_is_provisioned(status.get("conditions")),
         ready_since=parse_time((_condition(status.get("conditions"), "Ready") or {}).get("lastUpdateTime")),
@@ -182,28 +171,29 @@ def parse_namespace(obj: JsonView) -> NamespaceInfo:
     )
 
 
-def parse_harvester_networks(obj: JsonView) -> tuple[str, ...] | MalformedField:
-    """Give the networks of a HarvesterConfig's machines in its order, each `namespace/name` or `name`.
+def parse_harvester_networks(obj: JsonView) -> tuple[str, ...] | str:
+    """Return the networks of a HarvesterConfig's machines in its order, each `namespace/name` or `name`.
 
-    `networkInfo` holds JSON in a text; objects made before it have `networkName`. Neither: no network.
+    `networkInfo` holds JSON in a text; objects made before it have `networkName`. Neither: no network. If it cannot be
+    read, return why, as it follows the name of the field; that never quotes it.
     """
     info = obj.get("networkInfo")
     if not isinstance(info, str) or not info.strip():
         old = as_text(obj.get("networkName")).strip()
         return (old,) if old else ()
     if len(info) > MAX_NETWORK_INFO_CHARACTERS:
-        return MalformedField(field="networkInfo", reason="is too long")
+        return "is too long"
     try:
         parsed = json.loads(info)
     except (ValueError, RecursionError):
-        return MalformedField(field="networkInfo", reason="is not JSON")
+        return "is not JSON"
     if not isinstance(parsed, dict):
-        return MalformedField(field="networkInfo", reason="is not a JSON object")
+        return "is not a JSON object"
     interfaces = parsed.get("interfaces")
     if interfaces is None:
         return ()
     if not isinstance(interfaces, list):
-        return MalformedField(field="networkInfo", reason="has interfaces that are not a list")
+        return "has interfaces that are not a list"
     found = (as_text(as_mapping(interface).get("networkName")).strip() for interface in interfaces)
     return tuple(dict.fromkeys(name for name in found if name))
 
@@ -221,7 +211,7 @@ def credential_ref(credential: str, cluster_namespace: str) -> ObjectRef | None:
 
 def object_ref(namespace: str, name: str) -> ObjectRef | None:
     """Give the reference that somebody wrote; None where no object can have that name."""
-    return ObjectRef(namespace=namespace, name=name) if OBJECT_NAME.fullmatch(name) else None
+    return ObjectRef(namespace=namespace, name=name) if is_object_name(name) else None
 
 
 def _parse_meta(obj: JsonView) -> Metadata:
@@ -237,7 +227,7 @@ def _parse_pools(items: object) -> tuple[MachinePool, ...]:
     return tuple(
         MachinePool(
             is_control_plane=pool.get("controlPlaneRole") is True,
-            config_kind=as_text(as_mapping(pool.get("machineConfigRef")).get("kind")),
+            is_on_harvester=as_mapping(pool.get("machineConfigRef")).get("kind") == HARVESTER_CONFIG_KIND,
             config_name=as_text(as_mapping(pool.get("machineConfigRef")).get("name")),
             credential=as_text(pool.get("cloudCredentialSecretName")),
         )
@@ -260,7 +250,3 @@ def _condition(conditions: object, kind: str) -> JsonView | None:
 
 def _conditions(value: object) -> Iterator[JsonView]:
     return map(as_mapping, value if isinstance(value, list) else ())
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {key: item for key, item in as_mapping(value).items() if isinstance(item, str)}

@@ -179,7 +179,7 @@ def find_namespaces(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     found = {
         each.cluster_name
         for each in snapshot.cache.clusters.all()
-        if each.cluster_name and name in (each.name, f"{each.namespace}/{each.name}", each.cluster_name)
+        if each.cluster_name and each.is_meant_by(name)
     }
     found |= {
         each.namespace

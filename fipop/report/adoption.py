@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from fipop.api.conditions import Condition, ConditionType
+from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, format_address
 from fipop.report.guests import GuestReport
@@ -143,7 +143,7 @@ def report_adoption(
 def _report(snapshot: Snapshot, before: FloatingIP | None, after: FloatingIP) -> FloatingIPAdoption:
     texts = before.status.addresses or before.spec.ipaddress.split(",") if before is not None else ()
     named, held = read_addresses(texts), read_addresses(after.status.addresses)
-    allocated = _find_condition(after, ConditionType.ALLOCATED)
+    allocated = find_condition(after.status.conditions, ConditionType.ALLOCATED)
     return FloatingIPAdoption(
         namespace=after.namespace,
         name=after.name,
@@ -172,18 +172,14 @@ def _judge(
         is_inside = found is not None and all(each in found.pool for each in held)
         return AdoptionResult.ADOPTED if is_inside else AdoptionResult.OUT_OF_RANGE
     if named:
-        allocated = _find_condition(after, ConditionType.ALLOCATED)
+        allocated = find_condition(after.status.conditions, ConditionType.ALLOCATED)
         is_taken = allocated is not None and allocated.reason in {"AddressInUse", "AddressQuarantined"}
         return AdoptionResult.DUPLICATE if is_taken else AdoptionResult.REFUSED
     return AdoptionResult.NEW if held else AdoptionResult.WAITING
 
 
-def _find_condition(found: FloatingIP, kind: ConditionType) -> Condition | None:
-    return next((each for each in found.status.conditions if each.type == kind), None)
-
-
 def _find_refusal(found: FloatingIP) -> str:
-    configured = _find_condition(found, ConditionType.GUEST_CONFIGURED)
+    configured = find_condition(found.status.conditions, ConditionType.GUEST_CONFIGURED)
     return configured.message if configured is not None and configured.reason == CLUSTER_MISMATCH else ""
 
 

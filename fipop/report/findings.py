@@ -56,7 +56,6 @@ class Section(StrEnum):
     API = "kubernetes-api"
     OPERATOR = "operator"
     RANCHER = "rancher"
-    CHARTS = "charts"
     RANGES = "ranges"
     ADDRESSES = "addresses"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from fipop.api.conditions import Condition, ConditionType, Verdict
+from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
 from fipop.api.objects import FloatingIP, ReleaseStatus
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.snapshot import Snapshot
@@ -67,9 +67,7 @@ def report_floating_ips(snapshot: Snapshot) -> tuple[FloatingIPReport, ...]:
         FloatingIPReport(
             floating_ip=each,
             cluster=snapshot.cluster_of(each.namespace, each.cluster or ""),
-            ready=next(
-                (one for one in each.status.conditions if one.type == ConditionType.READY), _NO_STATUS
-            ),
+            ready=find_condition(each.status.conditions, ConditionType.READY) or _NO_STATUS,
         )
         for each in snapshot.cache.floating_ips.all()
     )

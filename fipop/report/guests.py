@@ -12,12 +12,12 @@ from fipop.api.names import GUEST_CONFIG_MAP, KUBECONFIG_SECRET_SUFFIX
 from fipop.errors import FipopError, ForbiddenError
 from fipop.guest.clients import open_guest
 from fipop.guest.errors import explain_refusal
-from fipop.guest.in_use import find_in_use
+from fipop.guest.in_use import AddressedService, find_in_use
 from fipop.guest.observe import observe, read_in_use
 from fipop.guest.releases import find_places
 from fipop.guest.workloads import Workload
 from fipop.ipam.addresses import Address, format_address
-from fipop.jsons import Json, as_mapping, as_text
+from fipop.jsons import as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.guests import GuestServers, read_kubeconfig
 from fipop.kube.resources import SECRETS
@@ -125,11 +125,10 @@ async def _read_guest(
     )
 
 
-def _read_service(found: Json) -> GuestService:
-    metadata = found["metadata"]
+def _read_service(found: AddressedService) -> GuestService:
     parts = (each.part for each in find_in_use((), (found,)).parts if not each.is_pool)
     return GuestService(
-        name=clean(f"{metadata.get('namespace')}/{metadata.get('name')}"),
+        name=f"{found.carrier.namespace}/{found.carrier.name}",
         addresses=tuple(format_address(Address(each.family, each.first)) for each in parts),
     )
 

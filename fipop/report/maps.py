@@ -10,8 +10,8 @@ from ipaddress import IPv4Network
 from itertools import islice
 
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.errors import RangeUnknownError
 from fipop.ipam.intervals import Interval, IntervalSet
+from fipop.ipam.ranges import Range
 from fipop.report.addresses import AddressState, classify, find_having
 from fipop.report.snapshot import Snapshot
 
@@ -93,12 +93,15 @@ class RangeMap:
         return any(each.cells for each in self.blocks)
 
 
-def draw_map(snapshot: Snapshot, range_name: str, cidr: str = "") -> RangeMap:
-    """Draw the map of a range that can be read, or of one block of it.
+def draw_map(snapshot: Snapshot, range_name: str, cidr: str = "") -> RangeMap | None:
+    """Draw the map of a range, or of one block of it; None if the range cannot be read.
 
-    Raises RangeUnknownError, and ValueError if `cidr` is no block of a map.
+    Raises ValueError if `cidr` is no block of a map.
     """
-    board, span = _Board(snapshot, range_name), _parse_cidr(cidr) if cidr else None
+    found = snapshot.cache.ledger.ranges.get(range_name)
+    if found is None:
+        return None
+    board, span = _Board(snapshot, found), _parse_cidr(cidr) if cidr else None
     size = board.size_for(span)
     numbers = list(board.numbers(size, span))
     is_open = size == _SIZES[0] and len(numbers) <= _OPEN_AT_ONCE
@@ -108,15 +111,10 @@ def draw_map(snapshot: Snapshot, range_name: str, cidr: str = "") -> RangeMap:
 class _Board:
     """What is known of the addresses of one range, sorted for drawing."""
 
-    def __init__(self, snapshot: Snapshot, range_name: str) -> None:
+    def __init__(self, snapshot: Snapshot, found: Range) -> None:
         self._snapshot = snapshot
-        self._name = range_name
-        ranges = snapshot.cache.ledger.ranges
-        found = ranges.get(range_name)
-        if found is None:
-            raise RangeUnknownError(range_name=range_name)
         self._range = found
-        self._assigned = ranges.assigned(range_name)
+        self._assigned = snapshot.cache.ledger.ranges.assigned(found.name)
 
     def size_for(self, span: Interval | None) -> int:
         """Choose the smallest blocks of which there are not too many."""
@@ -158,14 +156,14 @@ class _Board:
         """Count by block what is held and what is in quarantine."""
         counts: tuple[Counter[int], Counter[int]] = Counter(), Counter()
         for use in self._snapshot.cache.ledger.uses():
-            is_here = (use.space, use.range) == (self._range.space, self._name)
+            is_here = (use.space, use.range) == (self._range.space, self._range.name)
             if is_here and use.address.family is Family.IPV4 and use.address in self._assigned:
                 counts[not use.is_held][use.address.value // size] += 1
         return counts
 
     def _cell(self, address: Address) -> Cell:
         found = classify(self._snapshot, self._range.space, address)
-        is_own, is_assigned = found.range == self._name, address in self._assigned
+        is_own, is_assigned = found.range == self._range.name, address in self._assigned
         if len(find_having(self._snapshot, self._range.space, address)) > 1:
             state = CellState.CONFLICT
         elif is_own and found.state in (AddressState.QUARANTINED, AddressState.REPORTED, AddressState.FREE):

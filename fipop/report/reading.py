@@ -119,7 +119,7 @@ class SnapshotReader:
             return await read
         except ForbiddenError:
             place = f" in {namespace}" if namespace else ""
-            right = f"{verb} {resource.plural}{'.' + resource.group if resource.group else ''}{place}"
+            right = f"{verb} {resource.full_name}{place}"
             self.unread.append(Unread(what=what, problem=f"missing right: {right}", forbidden=True))
         except ApiError as error:
             if error.status in (_NO_ANSWER, HTTPStatus.UNAUTHORIZED):

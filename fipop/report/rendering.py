@@ -1,9 +1,7 @@
-"""Reports as text: tables as kubectl writes them, JSON, and CSV for a spreadsheet."""
+"""Reports as text: tables as kubectl writes them, and JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -17,7 +15,6 @@ from fipop.texts import clean
 
 _GAP = "   "
 _LONGEST_CELL = 300
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_json(value: object) -> str:
@@ -64,17 +61,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         for line in lines
     )
     return "\n".join(padded) + "\n"
-
-
-def to_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return rows in the form of RFC 4180. A cell that a spreadsheet would take for a formula gets an apostrophe."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(header)
-    for row in rows:
-        cells = map(_clean_whole, row)
-        writer.writerow([f"'{cell}" if cell.startswith(_FORMULA) and cell != "-" else cell for cell in cells])
-    return text.getvalue()
 
 
 def count_of(number: int, singular: str, plural: str = "") -> str:

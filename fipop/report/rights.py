@@ -59,11 +59,6 @@ async def probe_secret_rights(client: KubeClient, snapshot: Snapshot) -> list[Fi
 
 async def _may_get_secrets(client: KubeClient, account: str, namespace: str) -> bool:
     wanted = {"namespace": namespace, "verb": "get", "resource": "secrets"}
-    body = {
-        "apiVersion": SUBJECT_ACCESS_REVIEWS.api_version,
-        "kind": SUBJECT_ACCESS_REVIEWS.kind,
-        "metadata": {},
-        "spec": {"user": account, "resourceAttributes": wanted},
-    }
+    body = {"metadata": {}, "spec": {"user": account, "resourceAttributes": wanted}}
     answer = await client.create(SUBJECT_ACCESS_REVIEWS, body)
     return (answer.get("status") or {}).get("allowed") is True

@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from fipop.api import names
 from fipop.api.objects import FloatingIP
-from fipop.ipam.addresses import Address, parse_address
-from fipop.ipam.errors import IpamError
+from fipop.ipam.addresses import Address, parse_addresses
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.operator.rollout.controller import describe_change
 from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.settings.options import DEFAULTS, BadOption, Settings
@@ -33,9 +33,9 @@ class Kind(StrEnum):
 
 
 SCHEMA_REVISIONS = {
-    f"floatingipranges.{names.GROUP}": 8,
-    f"floatingips.{names.GROUP}": 6,
-    f"floatingipreservations.{names.GROUP}": 3,
+    FLOATING_IP_RANGES.full_name: 8,
+    FLOATING_IPS.full_name: 6,
+    FLOATING_IP_RESERVATIONS.full_name: 3,
 }
 """The revisions of our CRDs that this version knows."""
 
@@ -180,7 +180,4 @@ class Snapshot:
 
 def read_address(text: str) -> Address | None:
     """Read an address; None if the text is not one."""
-    try:
-        return parse_address(text)
-    except IpamError:
-        return None
+    return next(iter(parse_addresses([text])), None)

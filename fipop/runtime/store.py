@@ -107,9 +107,6 @@ class Store(Generic[P]):
         """The highest version seen so far, in an object, a deletion or a list."""
         return self._highest_version
 
-    def __len__(self) -> int:
-        return len(self._living)
-
     def get(self, namespace: str | None, name: str) -> P | None:
         """Return the living object of that name."""
         return self._living.get((namespace or "", name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from fipop.api.conditions import ConditionType
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
@@ -18,7 +18,6 @@ from fipop.api.objects import (
     Owner,
     read_object,
 )
-from fipop.boundary import loop_time
 from fipop.ipam.addresses import FamilyPolicy
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
@@ -87,21 +86,13 @@ def is_waiting(floating_ip: FloatingIP) -> bool:
     return wants_second or not is_allocated
 
 
-class CacheListener(Protocol):
-    """Who acts on what the cache learns."""
-
-    def changed(self, resource: Resource, change: Change[Any]) -> None:
-        """Hear of a change after it is in the index, whether an event, a list or the answer of our write brought it."""
-
-
 class ClusterCache:
     """The stores, and the ledgers that follow them: every change of an object of ours is in the index at once.
 
     It is kept by a standby, too; its listener is whoever leads.
     """
 
-    def __init__(self, *, monotonic: Callable[[], float] = loop_time) -> None:
-        self.monotonic = monotonic
+    def __init__(self) -> None:
         self.ranges: Store[FloatingIPRange] = Store(
             partial(read_object, FloatingIPRange), kind="FloatingIPRange"
         )
@@ -132,8 +123,8 @@ class ClusterCache:
             NAMESPACES: self.namespaces,
         }
         self.ledger = Ledger(reservations=self.reservations, floating_ips=self.floating_ips)
-        self.listener: CacheListener | None = None
-        """The one that is called for each change."""
+        self.listener: Callable[[Resource, Change[Any]], None] | None = None
+        """Is called with each change, after it is in the indexes, whatever brought it."""
 
     def store_of(self, resource: Resource) -> Store[Any]:
         """Return the store of a kind that is watched."""
@@ -203,7 +194,7 @@ class ClusterCache:
         elif resource == FLOATING_IPS:
             self.ledger.floating_ip_changed(change.old, change.new)
         if self.listener is not None:
-            self.listener.changed(resource, change)
+            self.listener(resource, change)
 
 
 WATCHED: tuple[Resource, ...] = (

@@ -7,19 +7,12 @@ from dataclasses import dataclass
 
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.objects import FloatingIP, FloatingIPReservation, FloatingIPStatus, Owner, Requested
-from fipop.ipam.addresses import Address, address_key, parse_address
-from fipop.ipam.errors import IpamError
+from fipop.ipam.addresses import Address, address_key, parse_address, parse_addresses
 
 
 def read_addresses(texts: Iterable[str]) -> frozenset[Address]:
     """Read what can be read: a status or a spec may be written by anyone."""
-    found = set()
-    for text in texts:
-        try:
-            found.add(parse_address(text))
-        except IpamError:
-            continue
-    return frozenset(found)
+    return frozenset(parse_addresses(texts))
 
 
 def address_of(reservation: FloatingIPReservation) -> Address:

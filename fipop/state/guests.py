@@ -72,7 +72,7 @@ class GuestDirectory:
 
     def __post_init__(self) -> None:
         self.cache.ledger.reports.could_serve = self.could_serve
-        self._reader = LinkReader(self.client, self.cache.monotonic)
+        self._reader = LinkReader(self.client)
 
     def state(self, guest_id: str) -> GuestState:
         """Return the record of a guest cluster; of one that does not exist, a new one that nothing keeps."""

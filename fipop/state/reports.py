@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from fipop.api.objects import EPOCH
-from fipop.guest.in_use import Carrier, InUseAddresses, InUsePart
+from fipop.guest.in_use import Carrier, InUseAddresses, InUsePart, build_parts
 from fipop.ipam.addresses import Address
 from fipop.ipam.intervals import AddressSet, IntervalSet
 from fipop.ipam.pool import Part
@@ -90,8 +90,7 @@ class Reports:
     def remember(self, guest_id: str, range_name: str, addresses: Iterable[Address]) -> None:
         """Take in what the status of a range says: the last leader knew it, and this one has not read it yet."""
         uses = self._uses.setdefault(guest_id, _Uses())
-        unknown = Carrier(kind="", namespace="", name="")
-        parts = tuple(InUsePart(Part(each.family, each.value, each.value), unknown) for each in addresses)
+        parts = build_parts(Carrier(kind="", namespace="", name=""), addresses)
         for source in Source:
             known = uses.readings.get(source, Reading(EPOCH, InUseAddresses()))
             uses.readings[source] = Reading(EPOCH, InUseAddresses(known.found.parts + parts))

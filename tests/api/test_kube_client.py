@@ -149,14 +149,14 @@ async def test_an_outage_is_told_in_time_and_ends_by_itself(kube, management):
     management.pause()
     try:
         with pytest.raises(UnavailableError) as caught:
-            await kube.get(NAMESPACES, "default", timeout_seconds=0.5)
+            await kube.list(NAMESPACES, timeout_seconds=0.5)
     finally:
         management.resume()
     assert caught.value.reason == "Timeout"
     await management.stop_api()
     try:
         with pytest.raises(UnavailableError) as caught:
-            await kube.get(NAMESPACES, "default", timeout_seconds=5)
+            await kube.list(NAMESPACES, timeout_seconds=5)
     finally:
         await management.start_api()
     assert caught.value.reason == "ConnectionRefused"

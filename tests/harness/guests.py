@@ -10,7 +10,7 @@ from fipop.rancher.objects import MachinePool, ProvisioningCluster
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 HARVESTER_POOL = MachinePool(
-    is_control_plane=True, config_kind="HarvesterConfig", config_name="nc-demo", credential=""
+    is_control_plane=True, is_on_harvester=True, config_name="nc-demo", credential=""
 )
 
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
-from fipop.boundary import loop_time
 from fipop.ipam.addresses import Address, Family, address_key, explode_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.state.cache import ClusterCache
@@ -101,7 +100,7 @@ def cache_of(
     floating_ips: list[Json] | None = None,
     reservations: list[Json] | None = None,
 ) -> ClusterCache:
-    cache = ClusterCache(monotonic=_clock)
+    cache = ClusterCache()
     for each in ranges or []:
         cache.observe(FLOATING_IP_RANGES, each)
     for each in floating_ips or []:
@@ -109,14 +108,6 @@ def cache_of(
     for each in reservations or []:
         cache.observe(FLOATING_IP_RESERVATIONS, each)
     return cache
-
-
-def _clock() -> float:
-    """The loop's time; a test without a loop waits for nothing."""
-    try:
-        return loop_time()
-    except RuntimeError:
-        return 0.0
 
 
 def newer(obj: Json, **changes: Any) -> Json:

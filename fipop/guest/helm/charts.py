@@ -41,11 +41,6 @@ class Chart:
     version: str = ""
     sha256: str = ""
 
-    @property
-    def is_file(self) -> bool:
-        """Whether it is an archive that is mounted into the pod of the operator."""
-        return self.url.startswith("file://")
-
     def __str__(self) -> str:
         return f"{self.url}/{self.role.value}" if self.url.startswith("http") else self.url
 

@@ -216,7 +216,7 @@ def describe(cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage) -> 
     """Return how many addresses there are, and which parts mean something else than they show."""
     read = cache.ledger.ranges.get(found.name)
     masked = read.pool.masked if read is not None else ()
-    notes = [f"{part.part} means {part.meaning}." for part in masked[:5]]
+    notes = [f"{each}." for each in masked[:5]]
     if any(count.total > INT64_MAX for count in usage):
         notes.append(f"Counts above {INT64_MAX} are shown as that.")
     return " ".join([f'Range "{found.name}" has {usage.whole.total} addresses.', *notes])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from fipop.api import names
 from fipop.api.codec import write_patch
@@ -14,8 +13,11 @@ from fipop.errors import ConflictError
 from fipop.ipam.addresses import Family, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
+from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.metrics.counters import ALLOCATIONS
 from fipop.operator.addresses.decision import Decision, World, decide
+from fipop.operator.addresses.range_selection import describe_mismatch
 from fipop.operator.addresses.request import Request as Asked
 from fipop.operator.addresses.request import is_made_by_us, read_request
 from fipop.operator.addresses.reservations import ReservationStore, TakenError
@@ -43,19 +45,6 @@ WAITING_SECONDS = 60.0
 """How often the floating IPs that lack something are decided on, whatever happens."""
 
 
-class Reporter(Protocol):
-    """What counts and reports what becomes of a floating IP."""
-
-    def report_allocated(self, floating_ip: FloatingIP, range_name: str) -> None:
-        """Report that it got an address."""
-
-    def report_conflict(self, floating_ip: FloatingIP, message: str) -> None:
-        """Report that another guest cluster uses an address of it, too."""
-
-    def report_blocked(self, reason: str) -> None:
-        """Report that it did not get all that it asks for."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPReconciler:
     """Brings reservations, spec and status of a floating IP in line with what it asks for."""
@@ -65,7 +54,7 @@ class FloatingIPReconciler:
     reservations: ReservationStore
     statuses: StatusBuilder
     queues: WorkQueues
-    reporter: Reporter
+    events: EventRecorder
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the floating IPs that an event concerns, and all that wait if an address may be free by it."""
@@ -126,7 +115,7 @@ class FloatingIPReconciler:
         floating_ip = await self._write_status(floating_ip, decision)
         await self._release_rest(floating_ip, decision)
         for blocker in decision.blockers:
-            self.reporter.report_blocked(blocker.reason)
+            ALLOCATIONS.labels(blocker.reason).inc()
 
     async def _hold(self, floating_ip: FloatingIP, claim: Claim) -> None:
         """Claim an address, or confirm a claim before the status names it; one that it names and that is ours stays."""
@@ -143,7 +132,19 @@ class FloatingIPReconciler:
                 floating_ip
             )  # of two objects of this name, the API server knows which one lives
         if await self.reservations.claim(claim):
-            self.reporter.report_allocated(floating_ip, claim.range)
+            ALLOCATIONS.labels("allocated").inc()
+            self._warn_of_network(floating_ip, claim.range)
+
+    def _warn_of_network(self, floating_ip: FloatingIP, range_name: str) -> None:
+        """Report an address from a range of another network than the guest cluster's."""
+        guest = self.world.guests.known(floating_ip.namespace)
+        message = describe_mismatch(self.world.cache, guest, range_name)
+        if message is not None:
+            self._warn(floating_ip, "NetworkMismatch", message)
+
+    def _warn(self, floating_ip: FloatingIP, reason: str, message: str) -> None:
+        about = reference_to(FLOATING_IPS, floating_ip.metadata)
+        self.events.record(about, EventType.WARNING, reason, message)
 
     async def _write_status(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIP:
         wanted = self.statuses.build(floating_ip, decision)
@@ -157,7 +158,7 @@ class FloatingIPReconciler:
         self.statuses.note_stored(floating_ip)
         conflict = find_conflict(wanted)
         if conflict and not find_conflict(floating_ip.status):
-            self.reporter.report_conflict(written, conflict)
+            self._warn(written, "AddressConflict", conflict)
         return written
 
     async def _release_rest(self, floating_ip: FloatingIP, decision: Decision) -> None:

@@ -121,22 +121,25 @@ def describe_invalid(problem: str) -> Blocker:
 
 def describe_holder(reservation: FloatingIPReservation, user: str = "") -> Blocker:
     """Return the blocker for an address that another floating IP holds, or held; `user` says what still uses it."""
-    text = format_address(address_of(reservation))
-    holder = "/".join(reservation.spec.owner.key)
-    cluster = f' of cluster "{reservation.spec.owner.cluster}"' if reservation.spec.owner.cluster else ""
-    if reservation.spec.quarantined_until is None:
-        message = f"Address {text} is held by FloatingIP {holder}{cluster}. Choose another address, or delete that one."
-        return Blocker(reason="AddressInUse", message=message)
-    message = (
-        f"Address {text} is in quarantine until {format_time(reservation.spec.quarantined_until)} or later: "
+    address, owner, until = (
+        address_of(reservation),
+        reservation.spec.owner,
+        reservation.spec.quarantined_until,
     )
-    message += user or f"FloatingIP {holder}{cluster} held it."
+    holder = "/".join(owner.key) + (f' of cluster "{owner.cluster}"' if owner.cluster else "")
+    if until is None:
+        return _describe_held(address, holder)
+    message = f"Address {format_address(address)} is in quarantine until {format_time(until)} or later: "
+    message += user or f"FloatingIP {holder} held it."
     return Blocker(reason="AddressQuarantined", message=message)
 
 
 def describe_namer(floating_ip: FloatingIP, address: Address) -> Blocker:
     """Return the blocker for an address of another floating IP, whose reservation is missing and is made again."""
-    holder = "/".join(floating_ip.key)
+    return _describe_held(address, "/".join(floating_ip.key))
+
+
+def _describe_held(address: Address, holder: str) -> Blocker:
     text = format_address(address)
     message = f"Address {text} is held by FloatingIP {holder}. Choose another address, or delete that one."
     return Blocker(reason="AddressInUse", message=message)

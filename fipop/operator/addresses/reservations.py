@@ -50,7 +50,6 @@ class TakenError(FipopError):
     """Another owner has the address, or its reservation changed: the cache knows it by now, so decide again."""
 
     def __init__(self, *, name: str) -> None:
-        self.name = name
         super().__init__(f"reservation {name} changed meanwhile")
 
 

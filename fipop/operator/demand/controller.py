@@ -31,13 +31,12 @@ from fipop.guest.service_uses import ServiceUse, read_classes
 from fipop.ipam.addresses import FamilyPolicy, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
-from fipop.kube.guests import read_kubeconfig as parse_kubeconfig
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.operator.addresses.decision import bind_guest
 from fipop.operator.configuration import Configuration
 from fipop.operator.demand.plan import Seen, Want, judge_demand, plan_floating_ips
 from fipop.operator.guests.duties import is_paused
-from fipop.operator.guests.kubeconfigs import read_kubeconfig
+from fipop.operator.guests.kubeconfigs import read_access
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip
 from fipop.rancher.matching import Guest
 from fipop.runtime.workqueue import Priority, RetryAfter
@@ -113,7 +112,7 @@ class DemandController:
             or not self.guests.exists(guest_id)
         ):
             return None
-        oldest = next(iter(_by_age(cache.floating_ips_of(guest_id))), None)
+        oldest = next(iter(cache.floating_ips_of(guest_id)), None)
         found = cache.ranges.get("", _range_of(oldest)) if oldest is not None else None
         return found if found is not None and found.spec.per_guest is not None else None
 
@@ -127,7 +126,7 @@ class DemandController:
     async def _list(self, state: GuestState, guest: Guest) -> tuple[ServiceUse, ...] | None:
         """List the Services of a guest cluster; None if that cannot be done, which its visits report."""
         try:
-            access = parse_kubeconfig(await read_kubeconfig(self.client, guest), guest.id)
+            access = await read_access(self.client, guest)
             async with self.clients.session(access, is_urgent=False) as client:
                 return await read_service_uses(client, self._find_classes(state, guest))
         except FipopError as error:
@@ -166,7 +165,7 @@ class DemandController:
     ) -> Seen:
         cache = self.guests.cache
         every, read = cache.floating_ips_of(guest.id), cache.ledger.ranges.get(found.name)
-        here = [each for each in _by_age(every) if _range_of(each) == found.name]
+        here = [each for each in every if _range_of(each) == found.name]
         reservations = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
         quarantined = (each for each in reservations if not each.is_held and each.spec.range == found.name)
         former = {address_of(each): each.spec.owner.name for each in quarantined}
@@ -247,15 +246,9 @@ def build_floating_ip(guest: Guest, range_name: str, want: Want, *, overwrites: 
         **({names.ANNOTATION_UPDATE_CONFIG_MAP: "true"} if overwrites else {}),
     }
     return {
-        "apiVersion": names.API_VERSION,
-        "kind": FLOATING_IPS.kind,
         "metadata": {"name": want.name, "namespace": guest.id, "annotations": annotations},
         "spec": write(spec),
     }
-
-
-def _by_age(floating_ips: Iterable[FloatingIP]) -> list[FloatingIP]:
-    return sorted(floating_ips, key=lambda each: (each.created, each.key))
 
 
 def _range_of(floating_ip: FloatingIP) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from fipop.api import names
-from fipop.api.conditions import ConditionType
+from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIP
 from fipop.errors import ConflictError, ForbiddenError
 from fipop.jsons import Json
@@ -157,13 +157,9 @@ class GuestReconciler:
 
 def _refused_since(floating_ip: FloatingIP) -> datetime | None:
     """Return since when a floating IP has no address and gets none until it changes; None otherwise."""
-    conditions = () if floating_ip.status.addresses else floating_ip.status.conditions
-    found = (
-        each.last_transition_time
-        for each in conditions
-        if each.type == ConditionType.ALLOCATED and each.reason in REFUSED
-    )
-    return next(found, None)
+    found = find_condition(floating_ip.status.conditions, ConditionType.ALLOCATED)
+    is_refused = found is not None and found.reason in REFUSED and not floating_ip.status.addresses
+    return found.last_transition_time if found is not None and is_refused else None
 
 
 def needs_floating_ip(cache: ClusterCache, guest: Guest) -> bool:
@@ -174,8 +170,6 @@ def needs_floating_ip(cache: ClusterCache, guest: Guest) -> bool:
 def build_floating_ip(guest: Guest) -> Json:
     """Build the first floating IP of a guest cluster."""
     return {
-        "apiVersion": names.API_VERSION,
-        "kind": FLOATING_IPS.kind,
         "metadata": {
             "name": f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}",
             "namespace": guest.id,

@@ -15,6 +15,7 @@ from fipop.guest.observe import HARVESTER_MAP, Observed
 from fipop.guest.plan import Wish
 from fipop.guest.releases import Release, Status, find_places
 from fipop.ipam.addresses import Address, format_address
+from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.operator.addresses.decision import bind_guest
 from fipop.operator.rollout.controller import RolloutController
 from fipop.operator.rollout.plan import Member
@@ -176,6 +177,12 @@ def choose_namespace(duty: Duty, observed: Observed | None, written: str | None)
     # What could not be read is where it was, if the status names it.
     known = [each.namespace for each in duty.places if each.role is Role.CLOUD_PROVIDER]
     return next(iter(running), written) or (known[0] if known and observed is None else None)
+
+
+def count_event(guests: GuestDirectory, guest: Guest, event: GuestEvent, *, success: bool) -> None:
+    """Count an event of a guest cluster that is still there."""
+    if guests.exists(guest.id):
+        count_guest_event(guest.cluster_name, guest.harvester_cluster_name or "", event, success)
 
 
 def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fipop.errors import ApiError, FipopError, GuestError
 from fipop.guest.clients import GuestClients
-from fipop.guest.errors import HelmError, HelmFailure, ReleaseRecordError
+from fipop.guest.errors import HelmError, HelmFailure
 from fipop.guest.helm.chart_store import Access, ChartStore
 from fipop.guest.helm.charts import Chart, Role, Values, hide_values
 from fipop.guest.helm.command import Helm, HelmCommand
@@ -23,12 +23,11 @@ from fipop.guest.plan import Step, Verb, Wish, plan_releases
 from fipop.guest.releases import Owner, Release, Status, build_labels, label_as_seen, take_over
 from fipop.jsons import as_mapping
 from fipop.kube.guests import GuestAccess
-from fipop.kube.guests import read_kubeconfig as parse_kubeconfig
 from fipop.kube.resources import SECRETS
-from fipop.metrics.counters import GuestEvent, count_guest_event
+from fipop.metrics.counters import GuestEvent
 from fipop.operator.configuration import Configuration
-from fipop.operator.guests.duties import Duty, choose_wish, find_duty
-from fipop.operator.guests.kubeconfigs import read_kubeconfig
+from fipop.operator.guests.duties import Duty, choose_wish, count_event, find_duty
+from fipop.operator.guests.kubeconfigs import read_access
 from fipop.operator.queues import WorkQueues, request_routine_visit
 from fipop.operator.rollout.controller import RolloutController
 from fipop.state.gate import Gate
@@ -61,7 +60,7 @@ class InstallController:
             return
         record = state.visits
         try:
-            access = parse_kubeconfig(await read_kubeconfig(self.guests.client, duty.guest), guest_id)
+            access = await read_access(self.guests.client, duty.guest)
             async with self.clients.session(access, is_urgent=False) as client:
                 observed = await observe(client, duty.places, around=record.around)
         except (ApiError, GuestError) as error:
@@ -121,10 +120,8 @@ class InstallController:
         return None
 
     def _count(self, duty: Duty, step: Step, *, success: bool) -> None:
-        if step.verb in (Verb.UPGRADE, Verb.ROLL_BACK, Verb.UNINSTALL) and self.guests.exists(duty.guest.id):
-            harvester = duty.guest.harvester_cluster_name or ""
-            event = _EVENTS[step.release.role]
-            count_guest_event(duty.guest.cluster_name, harvester, event, success)
+        if step.verb in (Verb.UPGRADE, Verb.ROLL_BACK, Verb.UNINSTALL):
+            count_event(self.guests, duty.guest, _EVENTS[step.release.role], success=success)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,9 +249,7 @@ class Turn:
         except (HelmError, ValueError, RecursionError) as error:
             known = f": {error.cause}" if isinstance(error, HelmError) and error.cause else ""
             what = error.failure.value if isinstance(error, HelmError) else HelmFailure.UNKNOWN.value
-            raise ReleaseRecordError(
-                namespace=release.namespace, name=release.name, reason=f"helm reported: {what}{known}"
-            ) from error
+            raise GuestError(f"could not read release {release}: helm reported: {what}{known}") from error
         chart, version = str(metadata.get("chart")), str(metadata.get("version"))
         found = take_over(release, chart, version, values, self.wish.compare)
         if found.owner is Owner.FIPOP:

@@ -40,7 +40,7 @@ from fipop.guest.findings import (
 )
 from fipop.guest.harvester import build_patch, find_harvester, is_taken_by_harvester, should_park
 from fipop.guest.helm.charts import Role
-from fipop.guest.in_use import InUseAddresses, TooManyAddressesError, count_finalizers, find_in_use
+from fipop.guest.in_use import AddressedService, InUseAddresses, TooManyAddressesError, find_in_use
 from fipop.guest.observe import (
     Observed,
     observe,
@@ -54,20 +54,20 @@ from fipop.guest.releases import Release, Status, find_places
 from fipop.ipam.addresses import parse_address
 from fipop.jsons import Json
 from fipop.kube.client import TIMEOUT, KubeClient
-from fipop.kube.guests import read_kubeconfig as parse_kubeconfig
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
-from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, count_guest_event, result_label
+from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
 from fipop.operator.addresses.quarantine import QuarantineReconciler
 from fipop.operator.configuration import Configuration
 from fipop.operator.guests.duties import (
     Duty,
     choose_namespace,
     choose_wish,
+    count_event,
     describe_mismatch,
     find_duty,
     find_needs,
 )
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_access
 from fipop.operator.guests.permits import WritePermits
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip, request_visit
 from fipop.operator.rollout.controller import RolloutController
@@ -155,7 +155,7 @@ class VisitController:
         self.gate.note_begun(guest_id)
         began = self._now()
         try:
-            access = parse_kubeconfig(await read_kubeconfig(self.guests.client, guest), guest_id)
+            access = await read_access(self.guests.client, guest)
             async with self.clients.session(access, is_urgent=not self.gate.is_open) as client:
                 await self._read_in_use(state, guest, client, began)
                 if self._are_machines_due(state, guest):
@@ -175,7 +175,7 @@ class VisitController:
     async def _visit(self, state: GuestState, duty: Duty) -> tuple[GuestObservation, float | None]:
         """Visit a guest cluster; return what was found, and when to come back. Raises ApiError and GuestError."""
         guest, began = duty.guest, self._now()
-        access = parse_kubeconfig(await read_kubeconfig(self.guests.client, guest), guest.id)
+        access = await read_access(self.guests.client, guest)
         has_news = set(self.guests.cache.ledger.reports.find_ours(guest.id)) != duty.addresses
         is_urgent = self._is_young(guest) or has_news
         is_due, troubles = self._are_machines_due(state, guest), Troubles()
@@ -208,7 +208,8 @@ class VisitController:
         if written.outcome is Outcome.FAILED and not guest.provisioned and self._is_provisioning(guest):
             return provisioning(installs=duty.keeps), BOOT_SECONDS
         releases = observed.releases if observed is not None else ()
-        finalizers = count_finalizers(services) if duty.removes and _has_no_provider(releases) else 0
+        is_bare = duty.removes and _has_no_provider(releases)
+        finalizers = sum(each.has_finalizer for each in services) if is_bare else 0
         observation = GuestObservation(
             reachable=True,
             configured={
@@ -233,7 +234,7 @@ class VisitController:
 
     async def _read_in_use(
         self, state: GuestState, guest: Guest, client: KubeClient, began: datetime
-    ) -> tuple[tuple[Json, ...], tuple[Json, ...], InUseAddresses]:
+    ) -> tuple[tuple[Json, ...], tuple[AddressedService, ...], InUseAddresses]:
         config_maps, services = await read_in_use(client)
         in_use = find_in_use(config_maps, services)
         self._take(state, guest.id, Source.OBJECTS, began, in_use)
@@ -278,7 +279,9 @@ class VisitController:
         keys = build_keys(duty.floating_ips, granted)
         result = await writer.sync(config_maps, namespace, keys, duty.known)
         if result.outcome in (Outcome.WRITTEN, Outcome.FAILED):
-            self._count(duty.guest, GuestEvent.CONFIG_MAP, success=result.outcome is Outcome.WRITTEN)
+            count_event(
+                self.guests, duty.guest, GuestEvent.CONFIG_MAP, success=result.outcome is Outcome.WRITTEN
+            )
         return replace(result, overruled=find_overruled(duty.floating_ips, keys))
 
     async def _park(self, duty: Duty, client: KubeClient, observed: Observed) -> None:
@@ -349,7 +352,7 @@ class VisitController:
         if isinstance(error, KubeconfigMissingError) and error.is_absent and is_new:
             return provisioning(installs=duty.keeps), SECRET_BACKOFF.step_seconds(failures)
         if not state.is_dropped:
-            self._count(guest, GuestEvent.API_CONNECTION, success=False)
+            count_event(self.guests, guest, GuestEvent.API_CONNECTION, success=False)
         error = explain_refusal(error, workspace=guest.cluster.namespace, cluster_name=guest.cluster_name)
         fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(error)}
         level = logging.WARNING if failures == 1 else logging.DEBUG
@@ -425,7 +428,7 @@ class VisitController:
         if state.is_dropped:
             return
         if observation.reachable:
-            self._count(duty.guest, GuestEvent.API_CONNECTION, success=True)
+            count_event(self.guests, duty.guest, GuestEvent.API_CONNECTION, success=True)
         is_new = self._age_seconds(duty.guest) < NEW_GUEST_SECONDS
         if is_new and not observation.reachable and state.visits.observation is None:
             return  # its status is written when it is known
@@ -433,11 +436,6 @@ class VisitController:
             state.visits.observation = observation
             floating_ips = self.guests.cache.floating_ips_of(duty.guest.id)
             self.queues.add(*map(request_floating_ip, floating_ips))
-
-    def _count(self, guest: Guest, event: GuestEvent, *, success: bool) -> None:
-        if self.guests.exists(guest.id):
-            harvester = guest.harvester_cluster_name or ""
-            count_guest_event(guest.cluster_name, harvester, event, success)
 
     def _next(self, seconds: float | None) -> float:
         """Return the time to the next visit: spread, so that a fleet that started together does not stay together."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fipop.api import names
+from fipop.boundary import loop_time
 from fipop.errors import ConflictError, FipopError, NotFoundError
 from fipop.guest.errors import ChartError
 from fipop.guest.helm.chart_store import Access, ChartStore
@@ -62,7 +63,7 @@ class RolloutController:
     """One leader's rollouts.
 
     `has_members` tells whether a guest cluster is opted in: before that no chart is fetched. `look` returns those that
-    are, as the last visits found them, for a target and the stable one. `now` is monotonic.
+    are, as the last visits found them, for a target and the stable one.
     """
 
     client: KubeClient
@@ -72,7 +73,6 @@ class RolloutController:
     queues: WorkQueues
     has_members: Callable[[], bool]
     look: Callable[[Target, Target | None], Mapping[str, Member]]
-    now: Callable[[], float]
     rollout: Rollout | None = None
     progress: Progress = field(default_factory=Progress)
     problem: ChartError | None = None
@@ -126,7 +126,7 @@ class RolloutController:
         own = replace(self.rollout, target=target, stable=stable)
         member = self._members.get(guest.id, Member()).see(releases, target, stable)
         wish = choose_wish(guest.id, member, own, self.progress, self._build_policy())
-        return replace(wish, compare=(target,) if wish.target is None else (wish.target, target))
+        return replace(wish, awaited=target)
 
     def count_guests(self) -> Mapping[str, int]:
         """Return how many guest clusters stand where, as they were counted last."""
@@ -149,7 +149,7 @@ class RolloutController:
                 return
             target, orders, problem = rollout.target, rollout.orders, error
         if rollout is None or rollout.target.name != target.name:
-            rollout, progress = begin(rollout, target), Progress(since=self.now())
+            rollout, progress = begin(rollout, target), Progress(since=loop_time())
         elif rollout.target.charts != target.charts:
             # The same archives, from another source.
             stable = target if rollout.is_stable else rollout.stable
@@ -160,12 +160,12 @@ class RolloutController:
             rollout.stable is None or await self._find_problem(rollout.stable, settings) is None
         )
         policy = self._build_policy(problem)
-        decided = advance(rollout, members, progress, policy, self.now())
+        decided = advance(rollout, members, progress, policy, loop_time())
         if decided[1].admitted and problem is None:
             # Who is admitted does not wait for an archive, and is not late for it.
             problem = await self._find_problem(rollout.target, settings)
             policy = self._build_policy(problem)
-            decided = advance(rollout, members, progress, policy, self.now())
+            decided = advance(rollout, members, progress, policy, loop_time())
         self._note_problem(problem)
         await self._publish(*decided, members, policy)
 
@@ -175,10 +175,10 @@ class RolloutController:
         """Write what was decided, and only then let it count."""
         before, admitted = self.rollout, self.progress.admitted
         counts = count(judge(each, member, rollout, progress, policy) for each, member in members.items())
-        is_recounted = counts != self._counts and self.now() - self._counted_at >= COUNT_SECONDS
+        is_recounted = counts != self._counts and loop_time() - self._counted_at >= COUNT_SECONDS
         if rollout != before or is_recounted:
             await self._save(rollout, counts)
-            self._counted_at = self.now()
+            self._counted_at = loop_time()
         self.rollout, self.progress, self._members, self._counts = rollout, progress, members, counts
         kept = (rollout.target, rollout.stable)
         self.charts.keep_only(chart for one in kept if one is not None for chart in one.archives)
@@ -236,7 +236,7 @@ class RolloutController:
     async def _fetch(self, chart: Chart, settings: Settings) -> Chart:
         """Return a chart with its archive on disk. Raises ChartError; a source that failed rests."""
         failed_at, error = self._failures.get(_key(chart), (0.0, None))
-        if error is not None and self.now() - failed_at < SOURCE_REST_SECONDS:
+        if error is not None and loop_time() - failed_at < SOURCE_REST_SECONDS:
             raise error
         try:
             if chart.version and chart.sha256:
@@ -244,7 +244,7 @@ class RolloutController:
             else:
                 self._found[_key(chart)] = await self.charts.resolve(chart, Access.of(settings))
         except ChartError as error:
-            self._failures[_key(chart)] = (self.now(), error)
+            self._failures[_key(chart)] = (loop_time(), error)
             raise
         self._failures.pop(_key(chart), None)
         return self._found.get(_key(chart), chart)
@@ -276,7 +276,7 @@ class RolloutController:
 
     def _find_members(self, target: Target, stable: Target | None) -> Mapping[str, Member]:
         """Return the guest clusters; those that no visit reached in time count as out of reach."""
-        members, now = self.look(target, stable), self.now()
+        members, now = self.look(target, stable), loop_time()
         if now - (self._began_at or 0.0) < FIRST_VISITS_SECONDS:
             return members
         return {
@@ -293,7 +293,7 @@ class RolloutController:
             return replace(rollout, retried=asked), progress
         wanted = f"retry/{rollout.target.name}"
         if asked == wanted:
-            return retry(replace(rollout, retried=asked), members, progress, self.now())
+            return retry(replace(rollout, retried=asked), members, progress, loop_time())
         if asked != self._refused:
             self._refused = asked
             message = f"Annotation {names.ANNOTATION_ROLLOUT} must be {wanted}: it is {asked[:100]!r}."
@@ -332,7 +332,7 @@ class RolloutController:
         self._version = found["metadata"]["resourceVersion"] if found is not None else ""
         before, self.rollout = self.rollout, parse_rollout((found or {}).get("data") or {})
         if self._began_at is None:
-            self._began_at = self.now()
+            self._began_at = loop_time()
         if before is None or self.rollout is None or before.target.name != self.rollout.target.name:
             self.progress = Progress(since=self._began_at)
         self._is_loaded, self._load_error = True, ""
@@ -344,7 +344,7 @@ class RolloutController:
                 patch = {"metadata": {"resourceVersion": self._version}, "data": data}
                 written = await self.client.merge_patch(CONFIG_MAPS, name, patch, namespace=self.namespace)
             else:
-                body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+                body = {"metadata": {"name": name}, "data": data}
                 written = await self.client.create(CONFIG_MAPS, body, namespace=self.namespace)
         except NotFoundError:
             self._version = ""  # it was deleted: the next step makes it again

@@ -319,9 +319,7 @@ def choose_wish(guest_id: str, member: Member, rollout: Rollout, progress: Progr
     has_failed = rollout.failed.get(guest_id) == member.target
     is_all = policy.is_all and not policy.is_paused
     if not has_failed and (is_all or is_admitted or guest_id in progress.succeeded):
-        return Wish(
-            target=target, may_change=policy.updates, reason="" if policy.updates else "Drift", awaited=target
-        )
+        return Wish(target=target, may_change=policy.updates, reason="" if policy.updates else "Drift")
     is_stopped = rollout.phase is Phase.STOPPED
     drifts = not policy.updates or (is_stopped and rollout.stable is not None and not member.is_at_stable)
     reason = "Drift" if drifts and not member.is_new else "RolloutPending"
@@ -329,21 +327,15 @@ def choose_wish(guest_id: str, member: Member, rollout: Rollout, progress: Progr
     is_hurt = is_stopped and not is_begun and is_at_fault(member, rollout)
     if has_failed or is_hurt:
         if not (policy.goes_back and policy.updates) or policy.is_paused:
-            return Wish(reason=reason, awaited=target)
+            return Wish(reason=reason)
         if is_hurt or (stable is not None and not member.is_unchanged):
-            return Wish(target=stable, may_change=True, reason="RolledBack", awaited=target)
-        return Wish(
-            leaves=target,
-            keeps_first=member.is_unchanged,
-            may_change=True,
-            reason="RolledBack",
-            awaited=target,
-        )
+            return Wish(target=stable, may_change=True, reason="RolledBack")
+        return Wish(leaves=target, keeps_first=member.is_unchanged, may_change=True, reason="RolledBack")
     if is_begun:
         stable = target  # what this leader has not judged yet stays
     elif member.is_new and not (member.is_free and _gets_stable(member, rollout, policy)):
         stable = None  # it waits for its turn, or for the end of what runs beside it
-    return Wish(target=stable, reason=reason, awaited=target)
+    return Wish(target=stable, reason=reason)
 
 
 def count(standings: Iterable[Standing]) -> dict[str, int]:

@@ -18,7 +18,6 @@ import jinja2
 from aiohttp import web
 
 from fipop.errors import FipopError
-from fipop.ipam.errors import RangeUnknownError
 from fipop.operator.rollout.controller import describe_change
 from fipop.report.addresses import (
     AddressReport,
@@ -29,7 +28,7 @@ from fipop.report.addresses import (
 from fipop.report.findings import summarize
 from fipop.report.maps import draw_map
 from fipop.report.page.snapshots import Snapshots
-from fipop.report.rendering import age, moment, to_csv
+from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind
 from fipop.report.status import StatusReport
 
@@ -49,10 +48,6 @@ HEADERS = {
 PAGE_ROWS = 500
 MOST_FOUND = 200
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-_ADDRESSES = (
-    *("address", "space", "range", "state", "namespace", "floatingIP", "cluster", "since", "until"),
-    *("requestedBy", "services"),
-)
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -77,7 +72,6 @@ class Page:
             "/floating-ips": self._guard(self._floating_ips),
             "/guests": self._guard(self._guests),
             "/search": self._guard(self._search),
-            "/addresses.csv": self._guard(self._addresses_csv),
             "/healthz": self._healthz,
         }
         for name, kind in _STATIC.items():
@@ -130,8 +124,6 @@ class Page:
         try:
             block = request.query.get("block", "")
             drawn = draw_map(found.snapshot, name, block) if found.snapshot.is_counted else None
-        except RangeUnknownError:
-            drawn = None
         except ValueError:
             return self._show("missing.html", found, status=404, what="block of this range")
         return self._show(
@@ -155,12 +147,6 @@ class Page:
         asked = request.query.get("q", "").strip()[:253]
         answers = tuple(islice(_search(found, asked), MOST_FOUND)) if asked else ()
         return self._show("search.html", found, asked=asked, answers=answers, most=MOST_FOUND)
-
-    async def _addresses_csv(self, request: web.Request) -> web.Response:
-        found = await self._snapshots.get()
-        name = request.query.get("range", "")
-        rows = report_all(found.snapshot, name)
-        return _csv("addresses.csv", to_csv(_ADDRESSES, map(_address_row, rows)))
 
     def _show(
         self, template: str, found: StatusReport, *, status: int = 200, **values: object
@@ -216,11 +202,6 @@ def _serve_static(name: str, kind: str) -> Handler:
     return serve
 
 
-def _csv(name: str, text: str) -> web.Response:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return web.Response(text=text, content_type="text/csv", charset="utf-8", headers=headers)
-
-
 def _cut(rows: Iterable[object]) -> dict[str, Any]:
     """Return what a table shows of rows: the first PAGE_ROWS, and how many more there are."""
     rest = iter(rows)
@@ -243,13 +224,3 @@ def _search(report: StatusReport, asked: str) -> Iterator[AddressReport]:
         )
         if any(wanted in text.lower() for text in texts):
             yield each
-
-
-def _address_row(each: AddressReport) -> tuple[str, ...]:
-    owner = each.owner
-    return (
-        *(each.address, each.space, each.range, each.state.value),
-        *((owner.namespace, owner.name, owner.cluster) if owner else ("", "", "")),
-        *(moment(owner.since if owner else None), moment(each.quarantined_until)),
-        *(" ".join(map(str, each.requested_by)), describe_services(each)),
-    )

@@ -1,7 +1,5 @@
 """The page in a real Chromium: what it shows, what it never runs, and whom it asks."""
 
-import csv
-import io
 import json
 import os
 from collections.abc import AsyncIterator
@@ -257,14 +255,6 @@ async def test_the_overview_begins_with_problems_and_names_whoever_waits(page: T
     waiting = "[...document.querySelectorAll('[data-waiting]')].map(each => each.dataset.waiting)"
     assert await page.run(waiting) == ["default/without"]
     assert is_quiet(page, url)
-
-
-async def test_the_csv_has_every_address_with_its_owner(page: Tab, url: str) -> None:
-    await page.open(url)
-    text = await page.run("fetch('addresses.csv').then(answer => answer.text())")
-    rows = {row["address"]: row for row in csv.DictReader(io.StringIO(text))}
-    assert rows["10.10.0.1"]["cluster"] == "shop-1"
-    assert rows["10.10.0.50"]["state"] == "quarantined"
 
 
 async def test_it_works_without_scripts(page: Tab, url: str) -> None:

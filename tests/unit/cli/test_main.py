@@ -109,4 +109,4 @@ def test_ctrl_c_ends_a_command_as_shells_expect(tmp_path: Path) -> None:
 def test_a_command_that_is_misspelt_gets_a_suggestion() -> None:
     for typed, meant in (("stauts", "status"), ("whois", "who")):
         result = CliRunner().invoke(main, [typed], prog_name="fipop")
-        assert (result.exit_code, f'Did you mean "{meant}"?' in result.stderr) == (2, True)
+        assert (result.exit_code, f"Did you mean '{meant}'?" in result.stderr) == (2, True)

@@ -42,7 +42,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 @pytest.mark.parametrize(
     ("arguments", "cause", "remedy"),
     [
-        (("stauts",), "stauts", 'Did you mean "status"?'),
+        (("stauts",), "stauts", "Did you mean 'status'?"),
         (("rollout", "stop"), "stop", "--help"),
         (("status", "-o", "yaml"), "yaml", "'table', 'wide', 'json'"),
         (("status", "--wait", "soon"), "soon", "such as 15s"),

@@ -7,7 +7,6 @@ from fipop.ipam.errors import (
     AddressSyntaxError,
     FamilyMissingError,
     IpamError,
-    PoolSyntaxError,
     RangeFullError,
 )
 
@@ -18,7 +17,6 @@ HOSTILE = 'a"\n\x1b[31m' + "x" * 500
     "error",
     [
         AddressSyntaxError(text=HOSTILE, problem="is no address"),
-        PoolSyntaxError(text=HOSTILE, where="the pool", part=HOSTILE, position=2, problem="is no part"),
         FamilyMissingError(range_name=HOSTILE, pool_text=HOSTILE, family="IPv6", families=()),
         AddressOutOfRangeError(
             address="10.0.0.1", range_name=HOSTILE, pool_text=HOSTILE, reason="is excluded"

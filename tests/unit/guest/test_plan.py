@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Release, Wish, Verb]] = {
     "somebody else's is not removed": (installed(owner=Owner.OTHER), AWAY, Verb.NOTHING),
     "one without labels is asked about": (
         installed(owner=Owner.UNKNOWN),
-        Wish(compare=(TARGET,)),
+        Wish(awaited=TARGET),
         Verb.INSPECT,
     ),
     "one without labels is not asked about before there is a target to compare it with": (

@@ -9,7 +9,7 @@ import pytest
 from fipop.cloudprovider.allocate import Request, Usage, User, allocate
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.ipam.addresses import Address, Family, format_address
-from fipop.ipam.errors import PoolSyntaxError
+from fipop.ipam.errors import IpamError
 from fipop.ipam.pool import parse_pool
 from tests.unit.ipam.naive import capacity_of
 
@@ -62,7 +62,7 @@ def test_each_part_means_what_the_page_says(row: list[str]):
 @pytest.mark.parametrize("row", table("| pool | message |"), ids=lambda row: row[0])
 def test_each_wrong_pool_gets_the_message_that_the_page_shows(row: list[str]):
     text, message = row
-    with pytest.raises(PoolSyntaxError) as caught:
+    with pytest.raises(IpamError) as caught:
         parse_pool(text)
     assert str(caught.value) == message
 

@@ -229,7 +229,7 @@ async def test_an_answer_has_a_deadline_also_if_it_arrives_byte_by_byte(server):
         with pytest.raises(UnavailableError, match="Timeout"):
             await client.get(CONFIG_MAPS, "x", namespace="a")
         with pytest.raises(UnavailableError, match="Timeout"):
-            await client.get(CONFIG_MAPS, "x", namespace="a", timeout_seconds=0.1)
+            await client.list(CONFIG_MAPS, namespace="a", timeout_seconds=0.1)
 
 
 async def test_what_was_compressed_is_refused(server, client):

@@ -1,10 +1,12 @@
 """What links point at is read once for all guests, for a moment, and what is missing each time."""
 
+import asyncio
 from typing import Any
 
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
 from fipop.rancher.link_reader import LinkReader, Unreadable
 from fipop.rancher.objects import ObjectRef
+from tests.harness.virtual_time import in_virtual_time
 
 REF = ObjectRef(namespace="cattle-global-data", name="cc-1")
 
@@ -20,22 +22,24 @@ class Api:
         return self.found
 
 
+@in_virtual_time
 async def test_a_credential_is_read_once_for_all_its_guests_and_again_after_a_minute() -> None:
-    api, now = Api(), 0.0
-    reader = LinkReader(api, monotonic=lambda: now)
+    api = Api()
+    reader = LinkReader(api)
     for _ in range(50):
         assert await reader.read(SECRETS, REF, lambda found: found["data"]) == "harv1"
     assert api.asked == 1
-    now = 61.0
+    await asyncio.sleep(61.0)
     api.found = {"data": "harv2"}
     assert await reader.read(SECRETS, REF, lambda found: found["data"]) == "harv2"
 
 
+@in_virtual_time
 async def test_a_harvester_config_is_remembered_for_seconds_only() -> None:
-    api, now = Api(), 0.0
-    reader = LinkReader(api, monotonic=lambda: now)
+    api = Api()
+    reader = LinkReader(api)
     await reader.read(HARVESTER_CONFIGS, REF, lambda found: found)
-    now = 11.0
+    await asyncio.sleep(11.0)
     await reader.read(HARVESTER_CONFIGS, REF, lambda found: found)
     assert api.asked == 2
 

@@ -4,8 +4,6 @@ Spaces, overlaps, quarantine, draining, exclusions, both families, and readers w
 """
 
 import asyncio
-import csv
-import io
 import ipaddress
 import json
 import re
@@ -403,24 +401,30 @@ def test_free_offers_what_nobody_has_in_the_order_of_the_range(
 def test_tables_and_maps_of_the_web_ui_show_what_who_says(server: Server, world: World) -> None:
     book = world.book
     paths = [f"/range?name={each['metadata']['name']}" for each in world.ranges]
+    pages = server.page(world, *paths)
     if not world.may_read(FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS):
-        (table,) = server.page(world, "/addresses.csv")
-        for row in csv.DictReader(io.StringIO(table)):
-            assert row["state"] in {"held", "quarantined", "named", "unknown"}
+        for text in pages:
+            assert {*_rows(text).values()} <= {"held", "quarantined", "named", "unknown"}
         return
-    table, *maps = server.page(world, "/addresses.csv", *paths)
-    rows = {
-        (row["space"], ipaddress.ip_address(row["address"])): row["state"]
-        for row in csv.DictReader(io.StringIO(table))
-    }
-    assert rows == {
-        (space, address): book.state(space, address)[0]
-        for space in book.spaces()
-        for address in book.taken(space)
-    }
-    for each, text in zip(world.ranges, maps, strict=True):
+    for each, text in zip(world.ranges, pages, strict=True):
+        name, rows = each["metadata"]["name"], _rows(text)
+        used = [(space, address) for space in book.spaces() for address in book.taken(space)]
+        taken = {key: book.state(*key) for key in used}
+        assert rows.items() <= {key: state for key, (state, _) in taken.items()}.items()
+        assert rows.keys() >= {key for key, (_, found) in taken.items() if found == name}
         for state, address in re.findall(r'class="cell ([a-z-]+)" [^>]*data-address="([^"]+)"', text):
             assert state == _cell(book, each, ipaddress.ip_address(address)), address
+
+
+_ROW = re.compile(
+    r'<tr><td><a href="search[^>]*>([^<]+)</a></td>\n<td><span class="badge [^>]*>([a-z]+)</span></td>\n'
+    r"(?:<td>.*</td>\n){3}<td>([^<]+)</td>"
+)
+
+
+def _rows(text: str) -> dict[tuple[str, Ip], str]:
+    """Return the states of the addresses in the table of a range, by space and address."""
+    return {(space, ipaddress.ip_address(address)): state for address, state, space in _ROW.findall(text)}
 
 
 def _cell(book: Book, found: Json, address: Ip) -> str:

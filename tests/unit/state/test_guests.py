@@ -58,6 +58,13 @@ class HeldReads:
 _versions = itertools.count(7)
 
 
+class Forgetful(dict[Any, Any]):
+    """A memory that keeps nothing."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+
 def _observe(cache: ClusterCache, resource: Resource, name: str, namespace: str = "", **parts: Any) -> None:
     version = str(next(_versions))
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version}
@@ -119,7 +126,7 @@ async def test_a_lookup_that_changes_overtook_again_and_again_says_nothing() -> 
     """The last of the changes brings another one about."""
     client = HeldReads()
     directory = _directory(ON_HARVESTER, client)
-    directory._reader.monotonic = itertools.count(step=1000).__next__  # nothing is remembered
+    directory._reader._known = Forgetful()
     before = await directory.discover(GUEST)
     client.asked = 0
     client.meanwhile = lambda number: _connect(directory.cache, connected=number % 2 == 0)
@@ -141,7 +148,7 @@ async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None
     """Nobody tells of a changed HarvesterConfig: it is not watched."""
     client = HeldReads()
     directory = _directory(ON_HARVESTER, client)
-    directory._reader.monotonic = itertools.count(step=1000).__next__  # nothing is remembered
+    directory._reader._known = Forgetful()
     slow, answer = await begin_slow_lookup(directory, client)
     client.network = "default/vlan-2"
     later = await directory.discover(GUEST)

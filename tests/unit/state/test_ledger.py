@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fipop.guest.in_use import find_in_use
+from fipop.guest.in_use import Carrier, InUseAddresses, build_parts
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.ranges import Usage
@@ -191,5 +191,6 @@ def test_the_statuses_of_ranges_say_what_the_last_leader_knew() -> None:
 
 def take_report(cache: ClusterCache, guest_id: str, *addresses: str) -> None:
     """Take in what a visit of a guest cluster found."""
-    found = find_in_use([], [{"spec": {"externalIPs": list(addresses)}}])
+    carrier = Carrier(kind="Service", namespace="shop", name="web")
+    found = InUseAddresses(build_parts(carrier, map(parse_address, addresses)))
     cache.ledger.reports.take(guest_id, Source.OBJECTS, NOW, found)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fipop.api.objects import FloatingIPReservation, Owner, Requested
-from fipop.guest.in_use import find_in_use
+from fipop.guest.in_use import Carrier, InUseAddresses, build_parts
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS
 from fipop.operator.addresses.reservations import can_take
@@ -38,13 +38,14 @@ def asks(owner: Owner, *, by_name: bool = False, range_name: str = "pool") -> Cl
 
 def takes(known: FloatingIPReservation, claim: Claim, *, is_gone: bool = False, uses: bool = False) -> bool:
     """`is_gone`: the former guest cluster left Rancher; `uses`: that of the claimant uses the address."""
-    cache = ClusterCache(monotonic=lambda: 0.0)
+    cache = ClusterCache()
     cache.observe(PROVISIONING_CLUSTERS, build_cluster("new", "c-m-new"))
     if not is_gone:
         cache.observe(PROVISIONING_CLUSTERS, build_cluster("demo", "c-m-old"))
     guests = GuestDirectory(cache=cache, client=None)  # type: ignore[arg-type]
     if uses:
-        found = find_in_use([], [{"spec": {"externalIPs": [ADDRESS]}}])
+        carrier = Carrier(kind="Service", namespace="shop", name="web")
+        found = InUseAddresses(build_parts(carrier, [parse_address(ADDRESS)]))
         cache.ledger.reports.take(claim.owner.namespace, Source.OBJECTS, NOW, found)
     return can_take(guests, known, claim)
 

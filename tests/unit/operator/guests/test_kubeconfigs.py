@@ -1,13 +1,14 @@
 """The kubeconfig that Rancher keeps of a guest: what is read, and why it cannot be."""
 
 import base64
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fipop.errors import ForbiddenError
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_kubeconfig
+from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_access
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.guests import build_guest
 
@@ -25,13 +26,20 @@ def client(answer: object) -> Any:
 
 
 async def test_it_is_what_the_secret_holds() -> None:
-    secret = {"data": {"value": base64.b64encode(b"apiVersion: v1").decode()}}
-    assert await read_kubeconfig(client(secret), GUEST) == b"apiVersion: v1"
+    document = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"https://rancher.test/k8s/clusters/{GUEST.id}"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    secret = {"data": {"value": base64.b64encode(json.dumps(document).encode()).decode()}}
+    found = await read_access(client(secret), GUEST)
+    assert (found.server, found.token) == (f"https://rancher.test/k8s/clusters/{GUEST.id}", "t")
 
 
 async def test_who_is_not_connected_is_not_asked_for() -> None:
     with pytest.raises(NotConnectedError):
-        await read_kubeconfig(client(AssertionError("nobody is to ask")), replace(GUEST, connected=False))
+        await read_access(client(AssertionError("nobody is to ask")), replace(GUEST, connected=False))
 
 
 @pytest.mark.parametrize(
@@ -40,6 +48,5 @@ async def test_who_is_not_connected_is_not_asked_for() -> None:
     ids=["not there", "forbidden", "none"],
 )
 async def test_what_is_missing_is_told_with_the_name_of_the_secret(answer: object) -> None:
-    with pytest.raises(KubeconfigMissingError) as caught:
-        await read_kubeconfig(client(answer), GUEST)
-    assert caught.value.secret == "fleet-default/demo-kubeconfig"
+    with pytest.raises(KubeconfigMissingError, match="Secret fleet-default/demo-kubeconfig "):
+        await read_access(client(answer), GUEST)
