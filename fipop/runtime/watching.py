@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 import kopf
+from kopf._cogs.clients.errors import APIError
 from kopf._cogs.clients.watching import WatchingError
 from kubernetes.aio.client.configuration import Configuration
 
@@ -71,13 +72,13 @@ async def watch(
     while True:
         done = await _run_once(registry, settings, sessions, started)
         errors = [task.exception() for task in done if not task.cancelled()]
-        if not errors or not all(isinstance(each, WatchingError) for each in errors):
+        if not errors or not all(map(_is_answer, errors)):
             break
-        # Such as an error of its store. kopf itself begins again only after 410. The login pauses before that.
+        # Such as an error of its store, or a page of a list that it has no more. The login pauses before that.
         logger.warning("A watch ended with an error of the API server, watching again")
     # Only the class of an error: kopf's errors quote what the server said.
     why = ", ".join(type(each).__name__ for each in errors)
-    if any(getattr(each, "status", None) == HTTPStatus.NOT_FOUND for each in errors):
+    if any(isinstance(each, APIError) and not _is_answer(each) for each in errors):
         why = "a kind is no longer served, such as that of a deleted CRD"
     raise StartError(what="watching", problem=f"ended ({why}): the process must restart")
 
@@ -112,6 +113,12 @@ async def _run_once(
             task.cancel()
         await asyncio.wait(running, timeout=END_SECONDS)
     return done
+
+
+def _is_answer(error: BaseException | None) -> bool:
+    """Return whether the API server ended a watch, by an event or an answer. 404 says that the kind is gone."""
+    is_answer = isinstance(error, APIError) and error.status != HTTPStatus.NOT_FOUND
+    return is_answer or isinstance(error, WatchingError)
 
 
 def _find_watches() -> set[asyncio.Task[None]]:

@@ -202,6 +202,14 @@ async def test_a_watch_that_ends_with_an_error_of_the_server_begins_again_with_a
     assert asyncio.all_tasks() - before == set()
 
 
+@pytest.mark.parametrize("status", [400, 410])
+async def test_a_list_that_is_answered_with_an_error_begins_again(day: BadDay, status: int) -> None:
+    """Such as 410: kopf lists page by page, and a store that was compacted meanwhile has no next page."""
+    day.lists = [lambda: web.Response(status=status)]
+    async with watching(day) as seen:
+        await seen.wait_for("ADDED", "two")
+
+
 async def test_a_renewed_token_is_used_without_a_restart_and_no_other_credentials(
     day: BadDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
