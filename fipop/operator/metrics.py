@@ -208,7 +208,7 @@ def _render_guests(fleet: Fleet) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "fipop_guests_without_address",
-        "Guest clusters that are opted in and have no address.",
+        "Guest clusters whose label kube-vip is true and that have no address.",
         value=fleet.without_address,
     )
     names = {True: "reachable", False: "unreachable", None: "unknown"}
