@@ -4,9 +4,9 @@
 |---|---|
 | "default" | `stack`, an operator with the options of the chart |
 | "installs" | `installs`, an operator that keeps releases by helm, and `guest`, which has a node |
-| "guest" | `guest` alone: the releases in it, and the cloud provider |
+| "guest" | `guest` alone: the releases in it |
 | "bare" | `bare_stack`: operators that are killed, what was there before fipop, and a store that is set back |
-| "management" | `management`, without fipop: the client, the CRDs, the chart |
+| "management" | `management`, without fipop: the client, the CRDs, the chart, and the cloud provider |
 """
 
 from collections.abc import AsyncIterator, Iterator

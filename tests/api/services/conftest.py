@@ -20,14 +20,14 @@ from tests.api.sweeping import is_load_balancer
 
 
 @pytest_asyncio.fixture(scope="session")
-async def service_guest(guest: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> ControlPlane:
-    """The guest of the group, in which the chart is installed with fipop as its image; nothing runs yet.
+async def service_guest(management: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> ControlPlane:
+    """The cluster of the group, in which the chart is installed with fipop as its image; nothing runs yet.
 
     The files of this folder share it, one after the other.
     """
     folder = tmp_path_factory.mktemp("service-guest")
-    await install_provider(guest, Helm(program=ensure("helm"), home=folder / "helm"))
-    return guest
+    await install_provider(management, Helm(program=ensure("helm"), home=folder / "helm"))
+    return management
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from localfleet.harvester_provider import HarvesterServiceController
 from localfleet.waiting import eventually
 from tests.api.services.shop import PREFER, Shop, of
 
-pytestmark = pytest.mark.xdist_group("guest")
+pytestmark = pytest.mark.xdist_group("management")
 
 QUIET_SECONDS = 2.5
 """Three times as long as Harvester's cloud provider takes to answer a change."""

@@ -15,7 +15,7 @@ from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
 from tests.api.services.shop import Shop
 
-pytestmark = pytest.mark.xdist_group("guest")
+pytestmark = pytest.mark.xdist_group("management")
 
 CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/vip-configmap"
 LEDGER = "k8s.co/cloud-provider-config"

@@ -16,7 +16,7 @@ from tests.api.services.shop import (
     of,
 )
 
-pytestmark = pytest.mark.xdist_group("guest")
+pytestmark = pytest.mark.xdist_group("management")
 
 
 async def test_neither_a_nor_l_gets_all_in_one_put(shop: Shop) -> None:

@@ -11,7 +11,7 @@ from localfleet.provider import ProviderProcess
 from localfleet.waiting import eventually
 from tests.api.services.conftest import open_shop
 
-pytestmark = pytest.mark.xdist_group("guest")
+pytestmark = pytest.mark.xdist_group("management")
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "guest-cloud-provider.yaml"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"

@@ -17,7 +17,7 @@ from tests.api.services.conftest import open_shop
 from tests.api.services.shop import FINALIZER, KEYS, A, Shop
 from tests.harness.left_services import LEFT, Left
 
-pytestmark = pytest.mark.xdist_group("guest")
+pytestmark = pytest.mark.xdist_group("management")
 
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}"
 KVCP_SERVICES = "/api/v1/services"

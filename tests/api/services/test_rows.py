@@ -23,7 +23,7 @@ from tests.api.services.shop import KEYS, Shop, build_service, condition
 from tests.api.sweeping import is_load_balancer
 from tests.harness.service_rows import FINALIZER, ROWS, A, Row, show
 
-pytestmark = pytest.mark.xdist_group("guest")
+pytestmark = pytest.mark.xdist_group("management")
 
 QUIET_SECONDS = 2.0
 LATE_SECONDS = 60.0
