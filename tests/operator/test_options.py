@@ -13,7 +13,7 @@ from tests.harness.fleet import NAMESPACE, Fleet
 A, B = "c-m-a", "c-m-b"
 OPTIONS = ("configmaps", NAMESPACE, names.SETTINGS_CONFIG_MAP)
 POLL_SECONDS = 5
-VISITED = 1200
+VISITED = 150
 """Every guest cluster was visited twice in that time."""
 
 
@@ -25,6 +25,7 @@ def reports(fleet: Fleet, reason: str) -> list[str]:
 
 def build_opted_in() -> Fleet:
     fleet = Fleet()
+    fleet.set_options(operateGuestClusterInterval="60")
     fleet.add_range(iprange="10.0.0.10-10.0.0.29")
     fleet.add_guest(A)
     fleet.opt_in(A)

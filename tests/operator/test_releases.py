@@ -8,7 +8,7 @@ from tests.harness.fleet import FLOATING_IPS, Fleet
 A, B = "c-m-a", "c-m-b"
 X = "10.0.0.10"
 BOTH = {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
-VISITED = 1200
+VISITED = 150
 """Every guest cluster was visited twice in that time."""
 
 
@@ -16,7 +16,10 @@ async def installed(*guest_ids: str) -> Fleet:
     """Have opted-in guest clusters with both releases, which have succeeded."""
     fleet = Fleet()
     fleet.set_options(
-        kubevipRolloutCanaries="9", kubevipRolloutMaxConcurrency="9", kubevipRolloutMinSuccessTime="0"
+        operateGuestClusterInterval="60",
+        kubevipRolloutCanaries="9",
+        kubevipRolloutMaxConcurrency="9",
+        kubevipRolloutMinSuccessTime="0",
     )
     fleet.add_range(iprange="10.0.0.10-10.0.0.29")
     for each in guest_ids:
@@ -183,6 +186,7 @@ async def test_no_canary_misses_its_deadline_because_many_guest_clusters_opt_in(
     fleet.add_range("more", "10.0.4.0/22")
     fleet.helm.seconds = 1800.0 / opted_in
     fleet.set_options(
+        operateGuestClusterInterval="480",
         kubevipUpdate="true",
         kubevipRolloutCanaries="2",
         kubevipRolloutMinSuccessTime="30",

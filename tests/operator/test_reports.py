@@ -11,15 +11,16 @@ X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 EVERY_GUEST = {"matchLabels": {}}
 BLUE = {"matchLabels": {"net": "blue"}}
 RETRY = 65
-A_VISIT = 600
+A_VISIT = 75
 """Seconds in which every guest cluster is visited."""
-AFTER_QUARANTINE = 1200
+AFTER_QUARANTINE = 200
 
 
 def build(*guest_ids: str, **spec: object) -> Fleet:
     """Have a range that matches every guest cluster, and these guest clusters."""
     fleet = Fleet()
-    fleet.add_range(**{"clusterSelector": EVERY_GUEST, **spec})
+    fleet.set_options(operateGuestClusterInterval="60")
+    fleet.add_range(**{"clusterSelector": EVERY_GUEST, "quarantineSeconds": 90, **spec})
     for guest_id in guest_ids:
         fleet.add_guest(guest_id)
     return fleet
@@ -318,7 +319,7 @@ async def test_an_application_that_moved_to_another_guest_cluster_takes_its_addr
     await fleet.settle()
     if order == "in the quarantine":
         fleet.ask(B, X)
-    await fleet.pass_time(590)
+    await fleet.pass_time(80)
     assert fleet.held() == {}
     await fleet.pass_time(AFTER_QUARANTINE)
     if order == "after the quarantine":
