@@ -114,17 +114,6 @@ async def test_a_later_limit_takes_no_address_away_refuses_another_and_serves_on
     assert fleet.problems == []
 
 
-async def test_a_restricted_range_serves_a_guest_cluster_once_its_labels_match() -> None:
-    fleet = await started(restrictToMatching=True, clusterSelector=BLUE)
-    fleet.ask(A)
-    await fleet.settle()
-    assert reason_of(fleet, A) == "RangeRestricted"
-    fleet.label_guest(A, net="blue")
-    await fleet.settle()
-    await fleet.pass_time(RETRY)
-    assert fleet.held() == {f"default.{X}": A}
-
-
 @pytest.mark.parametrize("ipaddress", ["", X])
 async def test_a_cluster_of_the_same_name_gets_no_address_of_a_range_that_does_not_allow_its_workspace(
     ipaddress: str,

@@ -61,26 +61,6 @@ async def test_an_address_stays_in_quarantine_while_its_former_guest_cluster_use
     assert fleet.held() == {NAME: B}
 
 
-@pytest.mark.parametrize("how", ["disconnected", "refusing", "hanging"])
-async def test_an_address_stays_in_quarantine_while_its_former_guest_cluster_cannot_be_read(how: str) -> None:
-    fleet = await had()
-    guest = fleet.guests[A]
-    guest.silent, guest.hanging = how == "refusing", how == "hanging"
-    if how == "disconnected":
-        fleet.disconnect(A)
-    fleet.change(B, ipaddress=X)
-    await fleet.pass_time(QUARANTINE + 60)
-    await fleet.skip_time(24 * HOUR)
-    await fleet.pass_time(QUARANTINE)
-    assert (fleet.held(), fleet.quarantined()) == ({}, {NAME})
-    assert fleet.condition(B) == ("False", "AddressQuarantined")
-    assert A in fleet.message(B), "the condition of what waits names the guest cluster that it waits for"
-    guest.silent = guest.hanging = False
-    fleet.connect(A)
-    await fleet.pass_time(ENDED)
-    assert fleet.held() == {NAME: B}
-
-
 async def test_only_the_addresses_that_a_guest_cluster_still_uses_stay_in_quarantine() -> None:
     fleet = Fleet()
     fleet.add_range(iprange="10.0.0.10-10.0.0.99")
@@ -130,13 +110,6 @@ async def test_an_address_is_neither_released_nor_freed_under_a_floating_ip_that
     assert not is_held or {each["spec"].get("quarantinedUntil") for each in commits if each} == {None}
 
 
-async def test_a_quarantine_ends_while_another_guest_cluster_does_not_answer() -> None:
-    fleet = await had()
-    fleet.add_guest(C).hanging = True
-    await fleet.pass_time(ENDED)
-    assert fleet.held() == {NAME: B}
-
-
 async def test_an_address_is_free_at_once_when_an_administrator_deletes_its_reservation_in_quarantine() -> (
     None
 ):
@@ -147,29 +120,6 @@ async def test_an_address_is_free_at_once_when_an_administrator_deletes_its_rese
 
 
 # Who gets it back
-
-
-async def test_a_floating_ip_that_is_created_again_gets_its_former_address_back() -> None:
-    fleet = await had()
-    fleet.ask(A)
-    await fleet.pass_time(5)
-    assert (fleet.held(), fleet.quarantined()) == ({NAME: A}, set())
-    assert fleet.problems == []
-
-
-async def test_a_floating_ip_that_left_an_address_gets_it_back_when_it_asks_for_it() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(5)
-    fleet.ask_for_another(A, Y)
-    await fleet.pass_time(5)
-    assert (fleet.held(), fleet.quarantined()) == ({f"default.{Y}": A}, {NAME})
-    fleet.ask_for_another(A, X)
-    await fleet.pass_time(5)
-    assert (fleet.held(), fleet.quarantined()) == ({NAME: A}, {f"default.{Y}"})
 
 
 # No guest cluster to ask

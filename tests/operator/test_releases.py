@@ -40,7 +40,7 @@ async def test_no_chart_is_fetched_until_a_guest_cluster_is_opted_in() -> None:
     fleet.ask(A)
     await fleet.start(leader_election=False)
     await fleet.pass_time(60)
-    assert fleet.helm.runs == []
+    assert (fleet.helm.runs, fleet.guests[A].addresses, fleet.guests[A].releases) == ([], {X}, {})
     fleet.opt_in(A)
     await fleet.pass_time(60)
     assert fleet.guests[A].releases == BOTH
@@ -59,35 +59,6 @@ async def test_an_opted_in_guest_cluster_gets_both_releases_once_it_has_a_floati
     assert fleet.guests[A].releases == BOTH
     assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
     assert fleet.condition(A, "Ready")[0] == "True"
-
-
-async def test_a_guest_cluster_that_is_not_opted_in_gets_its_address_and_no_release() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(60)
-    assert (fleet.guests[A].addresses, fleet.guests[A].releases) == ({X}, {})
-    fleet.opt_in(A)
-    await fleet.pass_time(30)
-    assert fleet.guests[A].releases == BOTH
-
-
-async def test_an_installation_that_failed_is_repeated() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    fleet.opt_in(A)
-    fleet.helm.failures["upgrade"] = ["timed out"]
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(15)
-    assert fleet.condition(A, "KubeVipReady")[0] == "False"
-    assert fleet.guests[A].addresses == {X}, "the address does not wait for helm"
-    await fleet.pass_time(120)
-    assert fleet.guests[A].releases == BOTH
-    assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
 
 
 async def test_a_guest_cluster_whose_floating_ip_is_paused_is_only_read() -> None:
@@ -125,13 +96,6 @@ async def test_a_release_without_its_workload_is_repaired_if_it_may_be_changed_a
     await fleet.pass_time(VISITED)
     assert workload in guest.objects
     assert fleet.condition(A, kind) == ("True", "Ready")
-
-
-async def test_a_restart_changes_nothing_in_a_guest_cluster() -> None:
-    fleet = await installed(A)
-    version = fleet.guests[A].version
-    await fleet.restart(leader_election=False, seconds=VISITED)
-    assert fleet.guests[A].version == version
 
 
 # Removal

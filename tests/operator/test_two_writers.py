@@ -4,7 +4,7 @@ import asyncio
 
 from fipop.boundary import ApiRequest
 from tests.harness.fleet import Fleet
-from tests.harness.history import FLOATING_IPS, RESERVATIONS
+from tests.harness.history import FLOATING_IPS
 
 A, B = "c-m-a", "c-m-b"
 X, Y = "10.0.0.10", "10.0.0.12"
@@ -45,13 +45,6 @@ async def test_what_another_operator_reserved_in_another_range_moves_nobody() ->
     assert fleet.held() == {"default.10.0.0.16": A}
 
 
-async def test_a_reservation_is_released_as_soon_as_its_floating_ip_has_moved() -> None:
-    fleet = await build_fleet()
-    fleet.ask_for_another(A, Y)
-    await fleet.settle()
-    assert (fleet.held(), fleet.quarantined()) == ({f"default.{Y}": A}, {f"default.{X}"})
-
-
 async def test_a_status_never_names_a_reservation_that_went_to_another_unseen() -> None:
     fleet = Fleet()
     fleet.add_range()
@@ -68,17 +61,6 @@ async def test_a_status_never_names_a_reservation_that_went_to_another_unseen() 
     await fleet.pass_time(10)
     named = [each for each in fleet.memory.commits if each.key[:2] == (FLOATING_IPS, A) and each.obj]
     assert not any(X in (each.obj.get("status") or {}).get("addresses", ()) for each in named if each.obj)
-
-
-async def test_a_start_writes_no_reservation_that_a_status_names() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    fleet.ask(A, has=X)
-    fleet.reserve(X, A)
-    before = fleet.memory.version
-    await fleet.start()
-    assert [each for each in fleet.commits_since(before) if each.key[0] == RESERVATIONS] == []
 
 
 async def test_a_status_belongs_to_the_spec_that_it_was_decided_on() -> None:

@@ -265,6 +265,7 @@ async def test_helm_that_fails_for_one_release_keeps_the_other_one_from_nothing_
     await fleet.pass_time(20)
     assert fleet.condition(A, "KubeVipReady") == ("False", "ReleaseFailed")
     assert list(fleet.guests[A].releases) == ["kube-vip-cloud-provider"]
+    assert fleet.guests[A].addresses == {X}, "the address does not wait for helm"
     assert sum(verb == "upgrade" for verb, _ in fleet.helm.runs) == 2
     await fleet.pass_time(60)
     assert fleet.guests[A].releases == BOTH
