@@ -24,6 +24,18 @@ async def made_by_rancher(*, status: int = 0) -> Fleet:
     return fleet
 
 
+async def configured() -> Fleet:
+    """Have a guest cluster with an address."""
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(30)
+    assert fleet.condition(A, "GuestConfigured") == CONFIGURED
+    return fleet
+
+
 @pytest.mark.parametrize("status", [503, 403])
 async def test_a_guest_cluster_that_boots_is_provisioning_and_served_as_soon_as_rancher_provisioned_it(
     status: int,
@@ -106,13 +118,7 @@ async def test_a_kubeconfig_that_never_comes_is_asked_for_less_and_less_often_an
 
 
 async def test_a_young_guest_cluster_that_was_visited_and_loses_its_kubeconfig_is_not_provisioning() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(30)
-    assert fleet.condition(A, "GuestConfigured") == CONFIGURED
+    fleet = await configured()
     fleet.take_away(KUBECONFIG)
     await fleet.pass_time(600)
     assert fleet.condition(A, "GuestConfigured") == ("False", "KubeconfigMissing")
@@ -140,13 +146,7 @@ def begin_deletion(fleet: Fleet, key: tuple[str, str, str]) -> None:
 async def test_a_guest_cluster_that_rancher_removes_is_leaving_until_its_namespace_is_gone(
     key: tuple[str, str, str],
 ) -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(60)
-    assert fleet.condition(A, "GuestConfigured") == CONFIGURED
+    fleet = await configured()
     begin_deletion(fleet, key)
     await fleet.settle()
     assert fleet.condition(A, "Ready") == LEAVING
@@ -163,12 +163,7 @@ async def test_a_guest_cluster_that_rancher_removes_is_leaving_until_its_namespa
 
 
 async def test_a_namespace_that_is_deleted_after_its_guest_cluster_is_gone_is_leaving() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(60)
+    fleet = await configured()
     fleet.remove_guest(A)
     await fleet.settle()
     assert fleet.condition(A, "Ready") == ("False", "GuestNotFound")
