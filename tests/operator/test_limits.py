@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.harness.fleet import WORKSPACE, Fleet
+from tests.harness.fleet import WORKSPACE, Fleet, build_fleet
 
 A, B = "c-m-a", "c-m-b"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
@@ -15,9 +15,7 @@ AFTER_QUARANTINE = 1200
 
 def build(**spec: object) -> Fleet:
     """Have a range with this spec, and two guest clusters of which B has the label net=blue."""
-    fleet = Fleet()
-    fleet.add_range(**spec)
-    fleet.add_guest(A)
+    fleet = build_fleet(A, **spec)
     fleet.add_guest(B, labels={"net": "blue"})
     return fleet
 

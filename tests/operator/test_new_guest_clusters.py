@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet
+from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet, build_fleet
 
 A = "c-m-a"
 X = "10.0.0.10"
@@ -26,9 +26,7 @@ async def made_by_rancher(*, status: int = 0) -> Fleet:
 
 async def configured() -> Fleet:
     """Have a guest cluster with an address."""
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     await fleet.start(leader_election=False)
     fleet.ask(A)
     await fleet.pass_time(30)
@@ -102,9 +100,7 @@ async def test_a_guest_cluster_is_provisioning_until_its_kubeconfig_exists_and_i
 async def test_a_kubeconfig_that_never_comes_is_asked_for_less_and_less_often_and_is_missing_after_an_hour() -> (
     None
 ):
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     fleet.ask(A)
     fleet.take_away(KUBECONFIG)
     await fleet.start(leader_election=False)

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import Fleet, build_fleet
 from tests.harness.history import FLOATING_IPS, RESERVATIONS
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
@@ -62,9 +62,7 @@ async def test_an_address_stays_in_quarantine_while_its_former_guest_cluster_use
 
 
 async def test_only_the_addresses_that_a_guest_cluster_still_uses_stay_in_quarantine() -> None:
-    fleet = Fleet()
-    fleet.add_range(iprange="10.0.0.10-10.0.0.99")
-    fleet.add_guest(A)
+    fleet = build_fleet(A, iprange="10.0.0.10-10.0.0.99")
     await fleet.start(leader_election=False)
     for number in range(8):
         fleet.ask(A, name=f"web-{number}")
@@ -77,9 +75,7 @@ async def test_only_the_addresses_that_a_guest_cluster_still_uses_stay_in_quaran
 
 
 async def test_what_a_guest_cluster_holds_beside_an_address_that_it_still_uses_ends_no_quarantine() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     await fleet.start(leader_election=False)
     fleet.ask(A, X, name="web")
     fleet.ask(A, Y, name="api")
@@ -94,9 +90,7 @@ async def test_what_a_guest_cluster_holds_beside_an_address_that_it_still_uses_e
 async def test_an_address_is_neither_released_nor_freed_under_a_floating_ip_that_is_not_known_yet(
     *, is_held: bool
 ) -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     running = await fleet.start(leader_election=False, resync_seconds=1e6)
     assert running.watch is not None
     running.watch.muted = {FLOATING_IPS}
@@ -236,10 +230,7 @@ async def test_both_addresses_of_an_imported_guest_cluster_that_leaves_while_it_
 
 
 async def test_a_quarantine_that_ended_while_no_leader_worked_is_checked_by_the_next_one() -> None:
-    fleet = Fleet()
-    fleet.add_range(**ONE)  # type: ignore[arg-type]
-    fleet.add_guest(A)
-    fleet.add_guest(B)
+    fleet = build_fleet(A, B, **ONE)
     fleet.reserve(X, A, until=fleet.now - timedelta(days=3))
     fleet.guests[A].add_service(X)
     fleet.ask(B)

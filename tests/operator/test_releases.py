@@ -3,7 +3,7 @@
 import pytest
 
 from fipop.api import names
-from tests.harness.fleet import FLOATING_IPS, Fleet
+from tests.harness.fleet import FLOATING_IPS, Fleet, build_fleet
 
 A, B = "c-m-a", "c-m-b"
 X = "10.0.0.10"
@@ -34,9 +34,7 @@ async def installed(*guest_ids: str) -> Fleet:
 
 
 async def test_no_chart_is_fetched_until_a_guest_cluster_is_opted_in() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     fleet.ask(A)
     await fleet.start(leader_election=False)
     await fleet.pass_time(60)
@@ -47,9 +45,7 @@ async def test_no_chart_is_fetched_until_a_guest_cluster_is_opted_in() -> None:
 
 
 async def test_an_opted_in_guest_cluster_gets_both_releases_once_it_has_a_floating_ip() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     fleet.opt_in(A)
     await fleet.start(leader_election=False)
     await fleet.pass_time(60)
@@ -62,9 +58,7 @@ async def test_an_opted_in_guest_cluster_gets_both_releases_once_it_has_a_floati
 
 
 async def test_a_guest_cluster_whose_floating_ip_is_paused_is_only_read() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     fleet.opt_in(A)
     await fleet.start(leader_election=False)
     fleet.ask(A)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fipop.boundary import ApiRequest
-from tests.harness.fleet import RESERVATIONS, Fleet
+from tests.harness.fleet import RESERVATIONS, Fleet, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
@@ -15,10 +15,7 @@ QUARANTINE = 600
 
 async def with_one_that_waits(**spec: Any) -> Fleet:
     """Have A hold the only address of the range, and B wait for one."""
-    fleet = Fleet()
-    fleet.add_range(**{"iprange": f"{X}-{X}", **spec})
-    for each in (A, B):
-        fleet.add_guest(each)
+    fleet = build_fleet(A, B, **{"iprange": f"{X}-{X}", **spec})
     await fleet.start(leader_election=False)
     fleet.ask(A)
     await fleet.settle()
@@ -82,9 +79,7 @@ LIMITS: dict[str, tuple[dict[str, object], Callable[[Fleet], None]]] = {
 @pytest.mark.parametrize("what", LIMITS)
 async def test_a_floating_ip_that_its_range_refused_gets_an_address_within_seconds_when(what: str) -> None:
     limits, change = LIMITS[what]
-    fleet = Fleet()
-    fleet.add_range(**limits)  # type: ignore[arg-type]
-    fleet.add_guest(B)
+    fleet = build_fleet(B, **limits)
     await fleet.start(leader_election=False)
     fleet.ask(B)
     await fleet.pass_time(5)
@@ -108,10 +103,7 @@ async def test_an_address_that_a_floating_ip_names_in_vain_goes_to_another_one()
 
 
 async def test_an_address_whose_claim_failed_goes_to_another_one_when_its_claimant_is_gone() -> None:
-    fleet = Fleet()
-    fleet.add_range(iprange=f"{X}-{X}")
-    for each in (A, B):
-        fleet.add_guest(each)
+    fleet = build_fleet(A, B, iprange=f"{X}-{X}")
     await fleet.start(leader_election=False)
     fleet.link.refuse = refuse_reservations_of(A)
     fleet.ask(A)
