@@ -8,7 +8,7 @@ import base64
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -64,6 +64,47 @@ class Fleet:
             }
             _put(self.management, secret)
 
+    def read(self, path: str, selectors: Iterable[str] = (), *, is_limited: bool = False) -> tuple[int, Json]:
+        """Answer a GET of a reader."""
+        objects: dict[str, list[Json]] | None = self.management
+        if path.startswith(_GUESTS):
+            guest, _, rest = path.removeprefix(_GUESTS).partition("/")
+            objects, path = self.guests.get(guest), f"/{rest}"
+        if objects is None:
+            return 503, _failure(503, "ServiceUnavailable", "the guest's agent is not connected")
+        if objects is not self.management and path.startswith(_MANAGEMENT_ALONE):
+            return 404, _failure(404, "NotFound", "the server could not find the requested resource")
+        if path == "/version":
+            return 200, {"major": "1", "minor": "34", "gitVersion": "v1.34.1"}
+        parts, namespace = path.split("/"), ""
+        if "namespaces" in parts[:-2]:
+            at = parts.index("namespaces")
+            namespace = parts[at + 1]
+            del parts[at : at + 2]
+        group = 4 if parts[1] == "apis" else 3
+        collection, name = "/".join(parts[: group + 1]), "/".join(parts[group + 1 :])
+        plural = parts[group] if len(parts) > group else ""
+        if collection in self.refused or (is_limited and plural in _HIDDEN_FROM_LIMITED):
+            return 403, _failure(403, "Forbidden", f"{plural} is forbidden")
+        found = [
+            each
+            for each in objects.get(collection, ())
+            if namespace in ("", each["metadata"].get("namespace", ""))
+            and name in ("", each["metadata"]["name"])
+        ]
+        if name:
+            missing = {**_failure(404, "NotFound", f"no {name}"), "details": {"name": name, "kind": plural}}
+            return (200, found[0]) if found else (404, missing)
+        found = [each for each in found if all(_matches(each, selector) for selector in selectors)]
+        kind, version = f"{found[0]['kind']}List" if found else "List", "/".join(parts[2:group])
+        metadata = {"resourceVersion": "1000"}
+        return 200, {"apiVersion": version, "kind": kind, "metadata": metadata, "items": found}
+
+    def review(self, body: Json) -> Json:
+        """Answer an access review."""
+        namespace = body.get("spec", {}).get("resourceAttributes", {}).get("namespace", "")
+        return {**body, "status": {"allowed": namespace not in self.closed_namespaces}}
+
 
 def _objects(files: list[Path]) -> Iterator[Json]:
     for file in files:
@@ -113,66 +154,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
-        objects, path = self._place(url.path)
-        if objects is None:
-            self._answer(503, _failure(503, "ServiceUnavailable", "the guest's agent is not connected"))
-        elif objects is not self._fleet().management and path.startswith(_MANAGEMENT_ALONE):
-            self._answer(404, _failure(404, "NotFound", "the server could not find the requested resource"))
-        elif path == "/version":
-            self._answer(200, {"major": "1", "minor": "34", "gitVersion": "v1.34.1"})
-        else:
-            self._read(objects, path, parse_qs(url.query))
+        is_limited = self.headers.get("Authorization") == f"Bearer {LIMITED}"
+        selectors = parse_qs(url.query).get("labelSelector", ())
+        self._answer(*self._fleet().read(url.path, selectors, is_limited=is_limited))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        namespace = body.get("spec", {}).get("resourceAttributes", {}).get("namespace", "")
-        self._answer(201, {**body, "status": {"allowed": namespace not in self._fleet().closed_namespaces}})
-
-    def _place(self, path: str) -> tuple[dict[str, list[Json]] | None, str]:
-        fleet = self._fleet()
-        if not path.startswith(_GUESTS):
-            return fleet.management, path
-        guest, _, rest = path.removeprefix(_GUESTS).partition("/")
-        return fleet.guests.get(guest), f"/{rest}"
+        self._answer(201, self._fleet().review(body))
 
     def _fleet(self) -> Fleet:
         assert isinstance(self.server, _Server)
         return self.server.fleet
-
-    def _read(self, objects: dict[str, list[Json]], path: str, query: dict[str, list[str]]) -> None:
-        parts = path.split("/")
-        namespace = ""
-        if "namespaces" in parts[:-2]:
-            at = parts.index("namespaces")
-            namespace = parts[at + 1]
-            del parts[at : at + 2]
-        group = 4 if parts[1] == "apis" else 3
-        collection, name = "/".join(parts[: group + 1]), "/".join(parts[group + 1 :])
-        plural = parts[group] if len(parts) > group else ""
-        if collection in self._fleet().refused:
-            self._answer(403, _failure(403, "Forbidden", f"{plural} is forbidden"))
-            return
-        if self.headers.get("Authorization") == f"Bearer {LIMITED}" and plural in _HIDDEN_FROM_LIMITED:
-            self._answer(403, _failure(403, "Forbidden", f"{plural} is forbidden"))
-            return
-        found = [
-            each
-            for each in objects.get(collection, ())
-            if namespace in ("", each["metadata"].get("namespace", ""))
-            and name in ("", each["metadata"]["name"])
-        ]
-        if name:
-            missing = {**_failure(404, "NotFound", f"no {name}"), "details": {"name": name, "kind": plural}}
-            self._answer(*((200, found[0]) if found else (404, missing)))
-            return
-        for selector in query.get("labelSelector", ()):
-            found = [each for each in found if _matches(each, selector)]
-        kind = f"{found[0]['kind']}List" if found else "List"
-        version = "/".join(parts[2:group])
-        self._answer(
-            200,
-            {"apiVersion": version, "kind": kind, "metadata": {"resourceVersion": "1000"}, "items": found},
-        )
 
     def _answer(self, status: int, body: Json) -> None:
         data = json.dumps(body).encode()

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import format_datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from multidict import CIMultiDict
@@ -76,6 +76,10 @@ class ApiInMemory(ObjectApi):
     def timestamp(self) -> str:
         """Return the server's time, as objects have it."""
         return virtual_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def parse(self, path: str) -> Target | None:
+        """Return the parts of a path; None if nothing is served there."""
+        return _parse(path, self.kinds)
 
     def build_uid(self) -> str:
         """Return the uid of an object that comes to be."""
@@ -172,7 +176,7 @@ class Link:
             return
         if verb == "watch" and target is not None:
             parts = _watch(self.server, target, query, self._wait_for_event)
-            yield Response(200, _headers(), _Body(parts))
+            yield Response(200, _headers(virtual_now()), _Body(parts))
             return
         if self.failures[verb] > 0:
             self.failures[verb] -= 1
@@ -188,8 +192,7 @@ class Link:
         if self.lost[verb] > 0:
             self.lost[verb] -= 1
             raise ConnectionError("the answer was lost")
-        body = json.dumps(answer.body).encode()
-        yield Response(answer.status, {**_headers(), "Content-Length": str(len(body))}, _Body(_at_once(body)))
+        yield respond(answer.status, answer.body, virtual_now())
 
     async def _wait_for_event(self) -> None:
         if self.pace is not None:
@@ -252,12 +255,28 @@ def _verb_of(request: ApiRequest, target: Target | None, query: Mapping[str, str
 def respond_with_text(status: int, text: str, **headers: str) -> Response:
     """Return the response of a proxy, no Kubernetes object; underscores in names of headers stand for dashes."""
     more = {name.replace("_", "-"): value for name, value in headers.items()}
-    found = CIMultiDict({**_headers(), "Content-Type": "text/plain", **more})
+    found = CIMultiDict({**_headers(virtual_now()), "Content-Type": "text/plain", **more})
     return Response(status, found, _Body(_at_once(text.encode())))
 
 
-def _headers() -> dict[str, str]:
-    return {"Date": format_datetime(virtual_now(), usegmt=True), "Content-Type": "application/json"}
+def respond(status: int, body: Json, now: datetime) -> Response:
+    """Return the response with an object."""
+    text = json.dumps(body).encode()
+    return Response(status, {**_headers(now), "Content-Length": str(len(text))}, _Body(_at_once(text)))
+
+
+def _headers(now: datetime) -> dict[str, str]:
+    return {"Date": _format_date(now.replace(microsecond=0)), "Content-Type": "application/json"}
+
+
+@lru_cache(maxsize=8)
+def _format_date(moment: datetime) -> str:
+    return format_datetime(moment, usegmt=True)
+
+
+@lru_cache(maxsize=10_000)
+def _parse(path: str, kinds: frozenset[str]) -> Target | None:
+    return ObjectApi(kinds=kinds).parse(path)
 
 
 async def _at_once(body: bytes) -> AsyncIterator[bytes]:

@@ -758,6 +758,15 @@ class Fleet:
         self.memory.put(key, obj)
 
 
+def build_fleet(*guest_ids: str, **spec: Any) -> Fleet:
+    """Return a fleet with a range of this spec, and these guest clusters."""
+    fleet = Fleet()
+    fleet.add_range(**spec)
+    for guest_id in guest_ids:
+        fleet.add_guest(guest_id)
+    return fleet
+
+
 def _object(key: Key) -> Json:
     metadata: Json = {"name": key[2]}
     if key[1]:

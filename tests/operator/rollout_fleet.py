@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from fipop.guest.helm.charts import Chart, Role, Target
 from fipop.guest.plan import Wish
@@ -28,11 +28,11 @@ from fipop.operator.rollout.plan import (
 from fipop.settings.values import Amount
 
 TICK_SECONDS = 5.0
-QUIET_TICK_SECONDS = 20.0
-"""While helm runs nowhere and nobody is judged."""
+JUDGED_TICK_SECONDS, QUIET_TICK_SECONDS = 10.0, 40.0
+"""While helm runs nowhere and the leader knows the options: with guest clusters that are judged, and without."""
 VISIT_SECONDS = 120.0
 JUDGED_SECONDS = 30.0
-VISITS_A_TICK = 12
+VISITS_A_SECOND = 2.4
 HELM_SECONDS = 5.0
 DEAD_HELM_SECONDS = 330.0
 FIRST_LOOK_SECONDS = 300.0
@@ -58,20 +58,29 @@ def build_target(name: str) -> Target:
     return target
 
 
-def digests_of(target: str, label: str = "") -> dict[str, str]:
+@cache
+def digests_of(target: str, label: str = "") -> Mapping[str, str]:
     """Return the digests of a target by role, in a guest cluster of a label.
 
     "B/2" has the kube-vip of "B", and another provider. "B|x1,y2" has an override of kube-vip for each of two labels.
     """
     base = target.partition("|")[0]
-    own = "".join(f"+{each}" for each in entries_of(target, label))
+    own = "".join(f"+{each}" for each in sorted(entries_of(target, label)))
     return {ROLES[0]: base.split("/", maxsplit=1)[0] + own, ROLES[1]: base}
 
 
+@cache
 def entries_of(target: str, label: str) -> frozenset[str]:
     """Return the overrides of a target for a label."""
     entries = target.partition("|")[2].split(",")
     return frozenset(each for each in entries if label and each.startswith(label))
+
+
+@cache
+def own_name(target: str, label: str) -> str:
+    """Return the name of a target for the guest clusters of a label."""
+    entries = entries_of(target, label)
+    return f"{target}.{'+'.join(sorted(entries))}" if entries else target
 
 
 @dataclass(slots=True)
@@ -127,10 +136,10 @@ class ModelGuest:
 
     def is_at(self, target: str) -> bool:
         digests = digests_of(target, self.label)
-        found = {role: self.current(role) for role in ROLES}
-        return all(
-            one is not None and one.digest == digests[role] and one.is_deployed for role, one in found.items()
-        )
+        for role, revisions in self.history.items():
+            if not (revisions and revisions[-1].digest == digests[role] and revisions[-1].is_deployed):
+                return False
+        return True
 
     def ready_seconds(self, now: float) -> float:
         """Return for how long all pods have been ready since helm ran."""
@@ -140,16 +149,18 @@ class ModelGuest:
         return min(self._ready_seconds(role, now) for role in ROLES)
 
     def is_sound(self, now: float) -> bool:
-        there = [role for role in ROLES if self.history[role]]
-        deployed = all(self.history[role][-1].is_deployed for role in there)
-        return self.lies == "ready" or (
-            deployed and all(self._ready_seconds(role, now) > 0 for role in there)
-        )
+        if self.lies == "ready":
+            return True
+        for role, revisions in self.history.items():
+            if revisions and not (revisions[-1].is_deployed and self._ready_seconds(role, now) > 0):
+                return False
+        return True
 
     def _ready_seconds(self, role: str, now: float) -> float:
-        one = self.current(role)
-        is_never = one is None or one.digest in self.bad or (self.is_sick and role == ROLES[0])
-        return 0.0 if is_never else max(now - self.pods_since.get(role, 0.0), 0.0)
+        revisions = self.history[role]
+        if not revisions or revisions[-1].digest in self.bad or (self.is_sick and role == ROLES[0]):
+            return 0.0
+        return max(now - self.pods_since.get(role, 0.0), 0.0)
 
     def replace_node(self, now: float) -> None:
         for role in ROLES:
@@ -166,16 +177,19 @@ class ModelGuest:
 
     def own(self, target: str) -> str:
         """Return the name of a target for this guest cluster."""
-        entries = entries_of(target, self.label)
-        return f"{target}.{'+'.join(sorted(entries))}" if entries else target
+        return own_name(target, self.label)
 
     def is_made_for(self, one: Revision, target: str) -> bool:
         return one.made_for == self.own(target)
 
     def is_moved(self, *targets: str) -> bool:
         """Whether a release was made for one of the targets and another label."""
-        made_for = {each[-1].made_for for each in self.history.values() if each} - set(map(self.own, targets))
-        return not {each.partition(".")[0] for each in made_for if each}.isdisjoint(targets)
+        for each in self.history.values():
+            made_for = each[-1].made_for if each else ""
+            is_known = made_for.partition(".")[0] in filter(None, targets)
+            if is_known and made_for not in map(self.own, targets):
+                return True
+        return False
 
     def is_changed(self, target: str, stable: str) -> bool:
         """Whether a target has anything else for it than the stable one; "" for none."""
@@ -188,38 +202,47 @@ class ModelGuest:
             return frozenset()
         return entries_of(target, self.label) ^ entries_of(stable, self.label)
 
-    def know(self, member: Member, target: str, stable: str) -> Member:
-        """Return a member with what its labels make of the targets."""
-        return replace(
-            member,
-            target=self.own(target),
-            is_unchanged=not self.is_changed(target, stable),
-            entries=self.changed_entries(target, stable),
-        )
+    def know(self, target: str, stable: str) -> dict[str, Any]:
+        """Return what a member is without a visit: what Rancher says, and what its labels make of the targets."""
+        return {
+            "is_open": self.is_open,
+            "is_canary": self.is_canary,
+            "target": self.own(target),
+            "is_unchanged": not self.is_changed(target, stable),
+            "entries": self.changed_entries(target, stable),
+        }
 
     def build_member(
-        self, now: float, target: str, stable: str, began_at: float | None, *, with_pods: bool
+        self,
+        known: Mapping[str, Any],
+        now: float,
+        target: str,
+        stable: str,
+        began_at: float | None,
+        *,
+        with_pods: bool,
     ) -> Member:
         """Return what a visit finds."""
-        fixed = {"is_open": self.is_open, "is_canary": self.is_canary, "visited_at": now}
         if not self.is_reachable:
-            return Member(**fixed, began_at=began_at)  # type: ignore[arg-type]
-        shown = [one for role in ROLES if (one := self.current(role)) is not None]
-        mine = [one for one in shown if self.is_made_for(one, target)]
-        if self.is_at(target) and not mine:
-            mine = [max((each[-1] for each in self.history.values()), key=lambda each: each.at)]
+            return Member(**known, visited_at=now, began_at=began_at)
+        latest = [each[-1] for each in self.history.values() if each]
+        mine = [one for one in latest if self.is_made_for(one, target)]
+        is_at_target = self.is_at(target)
+        if is_at_target and not mine:
+            mine = [max(latest, key=lambda each: each.at)]
         ages = [0.0 if self.lies == "young" else now - one.at for one in mine]
         starts = [now - max(ages)] if ages else []
         starts += [began_at] if began_at is not None else []
         return Member(
-            **fixed,  # type: ignore[arg-type]
+            **known,
+            visited_at=now,
             is_reachable=True,
             is_free=not (self.is_locked or self.has_other_kube_vip),
             is_new=self.is_new,
             is_sound=self.is_sound(now),
             is_moved=self.is_moved(target, stable),
             made_for=frozenset(self.made_for()),
-            is_at_target=self.is_at(target),
+            is_at_target=is_at_target,
             is_at_stable=bool(stable) and self.is_at(stable),
             began_at=min(starts, default=None),
             ready_seconds=self.ready_seconds(now) if with_pods else None,
@@ -310,38 +333,36 @@ class PlanLeader:
         if self.kept is None:
             return Wish()
         target, stable = self.kept.target.name, _name(self.kept.stable)
-        member = guest.know(self._look(guest, now, target, stable, with_pods=False), target, stable)
-        return choose_wish(
-            guest.name,
-            member,
-            self.kept,
-            self.progress,
-            options.policy,
-        )
+        member = self._look(guest, guest, now, target, stable, with_pods=False)
+        return choose_wish(guest.name, member, self.kept, self.progress, options.policy)
 
     def is_admitted(self, name: str) -> bool:
         return name in self.progress.admitted
 
-    def _look(self, guest: ModelGuest, now: float, target: str, stable: str, *, with_pods: bool) -> Member:
+    def _look(
+        self, guest: ModelGuest, shown: ModelGuest, now: float, target: str, stable: str, *, with_pods: bool
+    ) -> Member:
+        """Return a guest cluster as a visit showed it."""
         own, at = self.turns.get(guest.name, ("", 0.0))
         began_at = at if own == guest.own(target) else None
-        return guest.build_member(now, target, stable, began_at, with_pods=with_pods)
+        known = guest.know(target, stable)
+        return shown.build_member(known, now, target, stable, began_at, with_pods=with_pods)
 
     def _fleet(self, target: str, stable: str, now: float) -> dict[str, Member]:
         found = {}
         is_late = now - self.began_at >= FIRST_LOOK_SECONDS
         for name, guest in self.guests.items():
             visited = self.visited.get(name)
-            seen = (visited, target, stable, self.turns.get(name), guest.is_open, guest.is_canary, is_late)
-            seen = (*seen, guest.label)
+            rancher = (guest.is_open, guest.is_canary, guest.label)
+            seen = (visited, target, stable, self.turns.get(name), rancher, is_late)
             if name not in self.built or self.built[name][0] != seen:
                 if visited is not None:
-                    shown = replace(visited[0], label=guest.label)
-                    member = self._look(shown, visited[1], target, stable, with_pods=visited[2])
+                    shown, at, with_pods = visited
+                    shown.label = guest.label
+                    member = self._look(guest, shown, at, target, stable, with_pods=with_pods)
                 else:
-                    member = Member(visited_at=now if is_late else None)
-                member = replace(member, is_open=guest.is_open, is_canary=guest.is_canary)
-                member = guest.know(member, target, stable)
+                    known = guest.know(target, stable)
+                    member = Member(**known, visited_at=now if is_late else None)
                 self.built[name] = (seen, member)
             found[name] = self.built[name][1]
         return found
@@ -376,7 +397,7 @@ class World:
         self.now = 10_000.0
         self.random = random.Random(seed)
         self.guests = {each.name: each for each in guests}
-        self.options = Options(target=target, policy=policy)
+        self.options = self.stepped = Options(target=target, policy=policy)
         self.kept: Rollout | None = None
         self.make, self.helms = lead, helms
         self.writes = 0
@@ -441,9 +462,13 @@ class World:
         raise RuleBrokenError(f"no {phase} within {seconds} s: {self.kept}")
 
     def tick(self) -> None:
-        is_busy = self.leader is None or self.queue or self.running or self.now - self.last_write < 60.0
-        is_busy = is_busy or any(map(self.leader.is_admitted, self.guests))
-        self.now += TICK_SECONDS if is_busy else QUIET_TICK_SECONDS
+        is_busy = self.queue or self.running or self.now - self.last_write < 60.0
+        if is_busy or self.leader is None or self.options is not self.stepped:
+            seconds = TICK_SECONDS
+        else:
+            is_judged = any(map(self.leader.is_admitted, self.guests))
+            seconds = JUDGED_TICK_SECONDS if is_judged else QUIET_TICK_SECONDS
+        self.now += seconds
         for guest in self.guests.values():
             self._note_fitness(guest)
         if self.leader is None:
@@ -453,11 +478,12 @@ class World:
         if not self._step():
             return
         self._end_helms()
-        self._visit()
+        self._visit(int(VISITS_A_SECOND * seconds))
         self._run_helms()
 
     def _step(self) -> bool:
         assert self.leader is not None
+        self.stepped = self.options
         wanted = self.leader.step(self.options, self.now)
         if wanted is not None:
             self.writes += 1
@@ -479,10 +505,10 @@ class World:
             self.due = dict.fromkeys(self.guests, self.now)
         return True
 
-    def _visit(self) -> None:
+    def _visit(self, most: int) -> None:
         assert self.leader is not None
         ready = sorted((at, name) for name, at in self.due.items() if at <= self.now and name in self.guests)
-        for _, name in ready[:VISITS_A_TICK]:
+        for _, name in ready[:most]:
             guest = self.guests[name]
             self.leader.note(guest, self.now)
             success = guest.is_reachable and self._shows_success(guest)
@@ -583,13 +609,14 @@ class World:
     def _is_fit(self, guest: ModelGuest) -> bool:
         """Whether a guest cluster takes part: rule 4."""
         kept = self.kept
-        is_there = guest.is_reachable and guest.is_open
-        is_free = not (guest.is_locked or guest.has_other_kube_vip)
+        if not (guest.is_reachable and guest.is_open) or guest.is_locked or guest.has_other_kube_vip:
+            return False
+        if guest.is_new or guest.is_sound(self.now):
+            return True
         hurt = kept is not None and bool(guest.made_for() & set(kept.unproven))
-        unready = kept is not None and (
-            kept.takes_unready or guest.is_moved(kept.target.name, _name(kept.stable))
+        return hurt or (
+            kept is not None and (kept.takes_unready or guest.is_moved(kept.target.name, _name(kept.stable)))
         )
-        return is_there and is_free and (guest.is_new or guest.is_sound(self.now) or hurt or unready)
 
     def _is_completed(self) -> bool:
         return self.kept is not None and self.kept.is_stable
@@ -844,10 +871,19 @@ class World:
 
     def _is_made_for(self, guest: ModelGuest, target: str) -> bool:
         """Whether a release was made for a target that should have gone back."""
-        # The first revision for a target that was completed stays: a label brought what failed.
-        is_changed = self.kept is None or guest.is_changed(target, _name(self.kept.stable))
-        found = [each[-1] for each in guest.history.values() if len(each) > (0 if is_changed else 1)]
-        return any(guest.is_made_for(each, target) for each in found)
+        stable = _name(self.kept.stable) if self.kept is not None else ""
+        if not guest.is_changed(target, stable):
+            # The first revision for a target that was completed stays: a label brought what failed.
+            return any(
+                guest.is_made_for(each[-1], target) for each in guest.history.values() if len(each) > 1
+            )
+        # What the stable target has as well has nowhere to go back to.
+        same = digests_of(stable, guest.label) if stable else {}
+        return any(
+            guest.is_made_for(each[-1], target) and each[-1].digest != same.get(role)
+            for role, each in guest.history.items()
+            if each
+        )
 
     def _demand(self, holds: bool, message: str) -> None:
         if not holds:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fipop.api import names
 from tests.harness.fleet import Fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
@@ -240,28 +239,6 @@ async def test_another_floating_ip_of_the_same_guest_cluster_takes_the_address_t
     assert fleet.problems == []
 
 
-async def test_a_floating_ip_that_names_no_address_takes_none_out_of_the_quarantine_of_another() -> None:
-    fleet = await holding(A)
-    fleet.give_up(A)
-    await fleet.settle()
-    fleet.ask(A, name="other")
-    await fleet.settle()
-    assert fleet.held() == {f"default.{Y}": A}
-    assert fleet.quarantined() == {f"default.{X}"}
-
-
-async def test_an_address_in_quarantine_goes_to_no_other_guest_cluster_that_names_it_before_its_end() -> None:
-    fleet = await holding(A, B)
-    fleet.give_up(A)
-    fleet.ask(B, X)
-    await fleet.settle()
-    await fleet.pass_time(590)
-    assert (fleet.held(), fleet.condition(B)) == ({}, ("False", "AddressQuarantined"))
-    await fleet.pass_time(AFTER_QUARANTINE)
-    assert fleet.held() == {f"default.{X}": B}
-    assert fleet.problems == []
-
-
 async def test_a_guest_cluster_that_is_created_again_under_its_name_gets_its_address_back() -> None:
     fleet = await started(A, B, iprange=f"{X}-{Y}")
     fleet.ask(A, Y)
@@ -276,22 +253,6 @@ async def test_a_guest_cluster_that_is_created_again_under_its_name_gets_its_add
     assert fleet.held() == {f"default.{Y}": "c-m-new"}
     assert fleet.guests["c-m-new"].addresses == {Y}
     assert fleet.problems == []
-
-
-@pytest.mark.parametrize("other", ["the guest cluster lives", "the name of the floating IP differs"])
-async def test_a_guest_cluster_of_another_identity_gets_no_address_out_of_quarantine(other: str) -> None:
-    fleet = await holding(A, quarantineSeconds=86400)
-    fleet.give_up(A)
-    if other != "the guest cluster lives":
-        fleet.remove_guest(A)
-    await fleet.settle()
-    is_same_name = other == "the name of the floating IP differs"
-    fleet.add_guest("c-m-new", named=f"cluster-{A}" if is_same_name else "")
-    fleet.ask("c-m-new", name="other" if is_same_name else "web")
-    await fleet.settle()
-    await fleet.pass_time(RETRY)
-    assert fleet.held() == {f"default.{Y}": "c-m-new"}
-    assert fleet.quarantined() == {f"default.{X}"}
 
 
 async def test_a_guest_cluster_that_is_created_again_gets_no_address_that_another_uses() -> None:
@@ -325,20 +286,6 @@ async def test_an_address_of_a_namespace_without_a_guest_cluster_is_free_after_i
     fleet.ask(B, X)
     await fleet.pass_time(AFTER_QUARANTINE)
     assert fleet.holders(X) == {B}
-
-
-async def test_a_mistyped_clustername_is_reported_and_changes_no_address() -> None:
-    fleet = await holding(A)
-    key = ("floatingips", A, "web")
-    fleet.annotate(key, {names.ANNOTATION_CLUSTER: "cluster-typo"})
-    await fleet.settle()
-    await fleet.pass_time(RETRY)
-    assert fleet.condition(A, "Ready")[0] == "False"
-    assert (fleet.addresses(A), fleet.held()) == ([X], {f"default.{X}": A})
-    fleet.annotate(key, {names.ANNOTATION_CLUSTER: f"cluster-{A}"})
-    await fleet.settle()
-    assert fleet.condition(A, "Ready")[0] == "True"
-    assert fleet.problems == []
 
 
 # What kube-fip-operator assigned

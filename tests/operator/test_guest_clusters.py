@@ -6,18 +6,19 @@ from typing import Any
 import pytest
 
 from fipop.boundary import ApiRequest
-from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet, Guest
+from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 HOUR = 3600
-VISITED = 1200
+VISITED = 150
 """Every guest cluster was visited twice in that time."""
 EVERY_GUEST = {"matchLabels": {}}
 
 
 def build(*guest_ids: str, **spec: object) -> Fleet:
     fleet = Fleet()
+    fleet.set_options(operateGuestClusterInterval="60")
     fleet.add_range(**spec)  # type: ignore[arg-type]
     for each in guest_ids:
         fleet.add_guest(each)
@@ -45,33 +46,6 @@ async def in_conflict(**guest: Any) -> Fleet:
 # An address that two guest clusters use
 
 
-USES: dict[str, tuple[Callable[[Guest], None], Callable[[Guest], None]]] = {
-    "a Service": (lambda guest: guest.add_service(X), lambda guest: guest.remove_service()),
-    "a key of its ConfigMap": (
-        lambda guest: guest.write_config_map(cidr_web=f"{X}/32"),
-        lambda guest: guest.write_config_map(cidr_web=f"{Z}/32"),
-    ),
-}
-
-
-@pytest.mark.parametrize("how", USES)
-async def test_an_address_that_another_guest_cluster_uses_is_written_once_that_one_does_not(how: str) -> None:
-    fleet = build(A, B)
-    hold(fleet, A, X)
-    use, let_go = USES[how]
-    use(fleet.guests[B])
-    await fleet.start(leader_election=False)
-    await fleet.pass_time(30)
-    assert (fleet.guests[A].addresses, fleet.condition(A, "GuestConfigured")[0]) == (set(), "False")
-    assert fleet.condition(A, "Ready")[0] == "False"
-    assert B in fleet.message(A, "GuestConfigured")
-    let_go(fleet.guests[B])
-    await fleet.pass_time(VISITED)
-    assert fleet.guests[A].addresses == {X}
-    assert fleet.condition(A, "GuestConfigured") == ("True", "Configured")
-    assert fleet.condition(A, "Ready")[0] == "True"
-
-
 async def test_a_cluster_that_turns_out_to_be_harvester_keeps_no_address_from_its_owner() -> None:
     fleet = await in_conflict(imported=True, provider="")
     fleet.guests[B].remove_service()
@@ -79,17 +53,6 @@ async def test_a_cluster_that_turns_out_to_be_harvester_keeps_no_address_from_it
     fleet.memory.put((CLUSTERS, "", B), {**found, "status": {**found["status"], "provider": "harvester"}})
     await fleet.pass_time(VISITED)
     assert (fleet.guests[A].addresses, fleet.condition(A, "GuestConfigured")[0]) == ({X}, "True")
-
-
-async def test_what_a_guest_cluster_used_counts_while_it_cannot_be_read() -> None:
-    fleet = build(B, C)
-    fleet.guests[B].add_service(X)
-    await fleet.start(leader_election=False)
-    fleet.guests[B].hanging = True
-    await fleet.pass_time(600)
-    fleet.ask(C)
-    await fleet.pass_time(70)
-    assert fleet.addresses(C) == [Y]
 
 
 async def test_a_guest_cluster_that_replaces_another_one_under_its_id_while_that_is_read_is_read_itself() -> (
@@ -191,19 +154,6 @@ async def test_a_guest_cluster_is_written_though_the_former_owner_of_its_address
     fleet.connect(C)
     await fleet.pass_time(60)
     assert (fleet.holders(X), fleet.guests[C].addresses) == ({C}, {X})
-
-
-async def test_a_floating_ip_gets_an_address_that_its_guest_cluster_uses_once_another_one_let_it_go() -> None:
-    fleet = build(B, C)
-    for each in (B, C):
-        fleet.guests[each].add_service(X)
-    await fleet.start(leader_election=False)
-    fleet.ask(B, X)
-    await fleet.pass_time(60)
-    assert (fleet.holders(X), fleet.condition(B)[0]) == (set(), "False")
-    fleet.guests[C].remove_service()
-    await fleet.pass_time(VISITED)
-    assert (fleet.holders(X), fleet.guests[B].addresses) == ({B}, {X})
 
 
 # What Rancher imported

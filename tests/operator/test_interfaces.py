@@ -8,13 +8,14 @@ from fipop.api import names
 from tests.harness.fleet import RANGES, Fleet
 
 A = "c-m-a"
-VISITED = 1200
+VISITED = 150
 """Every guest cluster was visited twice in that time."""
 
 
 async def serving(*interfaces: str) -> Fleet:
     """Have a guest cluster, and a range for each interface."""
     fleet = Fleet()
+    fleet.set_options(operateGuestClusterInterval="60")
     for number, interface in enumerate(interfaces):
         fleet.add_range(f"range-{number}", f"10.0.{number}.10-10.0.{number}.19", interface=interface)
     fleet.add_guest(A)
@@ -76,6 +77,7 @@ async def test_an_interface_that_contradicts_harvesters_map_is_a_condition() -> 
 async def on_harvester(text: str) -> Fleet:
     """Have a guest cluster on network vlan1 of a Harvester whose cloud provider lists interfaces."""
     fleet = Fleet()
+    fleet.set_options(operateGuestClusterInterval="60")
     fleet.add_range("vlan", "10.0.0.10-10.0.0.19", harvester="hv1", interface="enp1s0")
     fleet.annotate((RANGES, "", "vlan"), {names.ANNOTATION_HARVESTER_NETWORK: "vlan1"})
     guest = fleet.add_guest(A)

@@ -6,17 +6,14 @@ import pytest
 
 from fipop.boundary import ApiRequest
 from localfleet.simulated import Answer
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import Fleet, build_fleet
 
 A, B, X, Y = "c-m-a", "c-m-b", "10.0.0.10", "10.0.0.11"
 
 
 async def build_pair() -> Fleet:
     """Return a fleet with two replicas, one of which leads."""
-    fleet = Fleet()
-    fleet.add_range(iprange="10.0.0.10-10.0.0.30")
-    for guest_id in (A, B):
-        fleet.add_guest(guest_id)
+    fleet = build_fleet(A, B, iprange="10.0.0.10-10.0.0.30")
     await fleet.start()
     await fleet.start()
     return fleet
@@ -108,9 +105,7 @@ async def test_a_leader_beside_which_kube_fip_operator_starts_ends_once_and_wait
 
 
 async def test_a_machine_that_was_suspended_ends_its_process_which_starts_again_at_once() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     running = await fleet.start()
     fleet.jump(60)
     fleet.ask(A)

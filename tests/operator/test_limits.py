@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.harness.fleet import WORKSPACE, Fleet
+from tests.harness.fleet import WORKSPACE, Fleet, build_fleet
 
 A, B = "c-m-a", "c-m-b"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
@@ -15,9 +15,7 @@ AFTER_QUARANTINE = 1200
 
 def build(**spec: object) -> Fleet:
     """Have a range with this spec, and two guest clusters of which B has the label net=blue."""
-    fleet = Fleet()
-    fleet.add_range(**spec)
-    fleet.add_guest(A)
+    fleet = build_fleet(A, **spec)
     fleet.add_guest(B, labels={"net": "blue"})
     return fleet
 
@@ -112,17 +110,6 @@ async def test_a_later_limit_takes_no_address_away_refuses_another_and_serves_on
     await fleet.pass_time(RETRY)
     assert fleet.held() == {f"default.{Y}": A}
     assert fleet.problems == []
-
-
-async def test_a_restricted_range_serves_a_guest_cluster_once_its_labels_match() -> None:
-    fleet = await started(restrictToMatching=True, clusterSelector=BLUE)
-    fleet.ask(A)
-    await fleet.settle()
-    assert reason_of(fleet, A) == "RangeRestricted"
-    fleet.label_guest(A, net="blue")
-    await fleet.settle()
-    await fleet.pass_time(RETRY)
-    assert fleet.held() == {f"default.{X}": A}
 
 
 @pytest.mark.parametrize("ipaddress", ["", X])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.fleet import FLOATING_IPS, Fleet
+from tests.harness.fleet import FLOATING_IPS, Fleet, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
@@ -17,10 +17,7 @@ ENDED = 1200
 
 async def holding(iprange: str = "10.0.0.10-10.0.0.13") -> Fleet:
     """Have A hold X, and B hold Y."""
-    fleet = Fleet()
-    fleet.add_range(iprange=iprange)
-    for each in (A, B, C):
-        fleet.add_guest(each)
+    fleet = build_fleet(A, B, C, iprange=iprange)
     await fleet.start(leader_election=False)
     for each in (A, B):
         fleet.ask(each)
@@ -104,10 +101,7 @@ async def test_an_address_that_its_owner_leaves_while_its_reservation_vanishes_e
 
 
 async def test_two_statuses_that_name_an_address_leave_it_to_the_one_with_the_reservation() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    for each in (A, B):
-        fleet.add_guest(each)
+    fleet = build_fleet(A, B)
     fleet.ask(A, has=X)
     fleet.ask(B, has=X)
     fleet.reserve(X, B)
@@ -119,10 +113,7 @@ async def test_two_statuses_that_name_an_address_leave_it_to_the_one_with_the_re
 async def test_two_statuses_that_name_an_address_without_a_reservation_leave_it_to_the_older_floating_ip() -> (
     None
 ):
-    fleet = Fleet()
-    fleet.add_range()
-    for each in (A, B):
-        fleet.add_guest(each)
+    fleet = build_fleet(A, B)
     fleet.ask(B, has=X)
     await fleet.pass_time(1000)
     fleet.ask(A, has=X)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet
+from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet, build_fleet
 
 A = "c-m-a"
 X = "10.0.0.10"
@@ -21,6 +21,16 @@ async def made_by_rancher(*, status: int = 0) -> Fleet:
     fleet.add_guest(A).status = status
     fleet.provision(A, "Unknown")
     fleet.ask(A)
+    return fleet
+
+
+async def configured() -> Fleet:
+    """Have a guest cluster with an address."""
+    fleet = build_fleet(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(30)
+    assert fleet.condition(A, "GuestConfigured") == CONFIGURED
     return fleet
 
 
@@ -90,9 +100,7 @@ async def test_a_guest_cluster_is_provisioning_until_its_kubeconfig_exists_and_i
 async def test_a_kubeconfig_that_never_comes_is_asked_for_less_and_less_often_and_is_missing_after_an_hour() -> (
     None
 ):
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     fleet.ask(A)
     fleet.take_away(KUBECONFIG)
     await fleet.start(leader_election=False)
@@ -106,13 +114,7 @@ async def test_a_kubeconfig_that_never_comes_is_asked_for_less_and_less_often_an
 
 
 async def test_a_young_guest_cluster_that_was_visited_and_loses_its_kubeconfig_is_not_provisioning() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(30)
-    assert fleet.condition(A, "GuestConfigured") == CONFIGURED
+    fleet = await configured()
     fleet.take_away(KUBECONFIG)
     await fleet.pass_time(600)
     assert fleet.condition(A, "GuestConfigured") == ("False", "KubeconfigMissing")
@@ -140,13 +142,7 @@ def begin_deletion(fleet: Fleet, key: tuple[str, str, str]) -> None:
 async def test_a_guest_cluster_that_rancher_removes_is_leaving_until_its_namespace_is_gone(
     key: tuple[str, str, str],
 ) -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(60)
-    assert fleet.condition(A, "GuestConfigured") == CONFIGURED
+    fleet = await configured()
     begin_deletion(fleet, key)
     await fleet.settle()
     assert fleet.condition(A, "Ready") == LEAVING
@@ -163,12 +159,7 @@ async def test_a_guest_cluster_that_rancher_removes_is_leaving_until_its_namespa
 
 
 async def test_a_namespace_that_is_deleted_after_its_guest_cluster_is_gone_is_leaving() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(60)
+    fleet = await configured()
     fleet.remove_guest(A)
     await fleet.settle()
     assert fleet.condition(A, "Ready") == ("False", "GuestNotFound")

@@ -19,14 +19,15 @@ A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
 EVERY_GUEST = {"matchLabels": {}}
 RETRY = 65
-A_VISIT = 600
-AFTER_QUARANTINE = 1200
+A_VISIT = 75
+AFTER_QUARANTINE = 200
 
 
 def build(*guest_ids: str, **spec: object) -> Fleet:
     """Have a range that matches every guest cluster, and these guest clusters."""
     fleet = Fleet()
-    fleet.add_range(**{"clusterSelector": EVERY_GUEST, **spec})  # type: ignore[arg-type]
+    fleet.set_options(operateGuestClusterInterval="60")
+    fleet.add_range(**{"clusterSelector": EVERY_GUEST, "quarantineSeconds": 90, **spec})  # type: ignore[arg-type]
     for guest_id in guest_ids:
         fleet.add_guest(guest_id)
     return fleet
@@ -108,7 +109,7 @@ async def test_a_use_that_began_in_a_quarantine_stays_known_over_a_restart() -> 
     fleet.give_up(A)
     await fleet.pass_time(5)
     fleet.guests[C].add_service(X)
-    await fleet.pass_time(A_VISIT - 100)
+    await fleet.pass_time(A_VISIT)
     fleet.disconnect(C)
     await fleet.restart(leader_election=False)
     await fleet.pass_time(AFTER_QUARANTINE)
@@ -188,7 +189,7 @@ async def test_a_guest_cluster_with_150_nodes_is_read_and_written() -> None:
         fleet.guests[B].put(("nodes", "", f"n{number}"), node)
     await start(fleet)
     fleet.ask(B, X)
-    await fleet.pass_time(A_VISIT)
+    await fleet.pass_time(RETRY)
     assert fleet.guests[B].addresses == {X}
 
 

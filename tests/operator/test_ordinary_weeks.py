@@ -14,9 +14,8 @@ A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
 BOTH = {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
 EVERY_GUEST = {"matchLabels": {}}
-VISITED = 1200
+VISITED = 150
 RETRY = 65
-HOUR = 3600
 HARVESTER = ("daemonsets", "kube-system", "kube-vip")
 PARKED = "node-role.kubernetes.io/harvester-kube-vip-disabled"
 MIRRORED = "rancher/mirrored-kube-vip-kube-vip-iptables:v0.8.7"
@@ -24,7 +23,8 @@ MIRRORED = "rancher/mirrored-kube-vip-kube-vip-iptables:v0.8.7"
 
 def build(*guest_ids: str, **spec: Any) -> Fleet:
     fleet = Fleet()
-    fleet.add_range(**{"clusterSelector": EVERY_GUEST, **spec})
+    fleet.set_options(operateGuestClusterInterval="60")
+    fleet.add_range(**{"clusterSelector": EVERY_GUEST, "quarantineSeconds": 90, **spec})
     for each in guest_ids:
         fleet.add_guest(each)
     return fleet
@@ -114,7 +114,7 @@ async def test_guest_clusters_that_are_migrated_in_a_second_wave_are_admitted_in
     """The first ones were migrated last week; ten more opt in at once, with the releases of kube-fip-operator."""
     first, second = [A, B], [f"c-m-{number}" for number in range(10)]
     fleet = build(iprange="10.0.0.10-10.0.0.40")
-    fleet.set_options(kubevipUpdate="true")
+    fleet.set_options(kubevipUpdate="true", kubevipRolloutMinSuccessTime="20")
     for each in first:
         fleet.add_guest(each)
         fleet.opt_in(each)
@@ -123,11 +123,11 @@ async def test_guest_clusters_that_are_migrated_in_a_second_wave_are_admitted_in
     await begin(fleet)
     for each in (*first, *second):
         fleet.ask(each)
-    await fleet.pass_time(HOUR)
+    await fleet.pass_time(600)
     assert rollout(fleet)["phase"] == "Completed"
     for each in second:
         fleet.opt_in(each)
-    await fleet.pass_time(2 * HOUR)
+    await fleet.pass_time(1500)
     assert (rollout(fleet)["phase"], rollout(fleet)["failed"]) == ("Completed", {})
 
 

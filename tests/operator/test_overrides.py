@@ -13,7 +13,7 @@ A, B, C, D, E = GUESTS = ("c-m-a", "c-m-b", "c-m-c", "c-m-d", "c-m-e")
 WEST, EAST = (A, B, C), (D,)
 """By their label; E has none."""
 BASE = "env: {vip_interface: enp1s0}\n"
-ROLLED_OUT = 900
+ROLLED_OUT = 300
 
 
 def entry(name: str, interface: str, more: str = "") -> str:
@@ -57,6 +57,7 @@ async def served(overrides: str = entry("west", "eth1") + entry("east", "eth2"),
         kubevipRolloutCanaries="1",
         kubevipRolloutMaxConcurrency="9",
         kubevipRolloutMinSuccessTime="30",
+        kubevipRolloutProgressDeadline="200",
         **options,
     )
     fleet.add_range(iprange="10.0.0.10-10.0.0.29")

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import Fleet, build_fleet
 from tests.harness.history import FLOATING_IPS, RESERVATIONS
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
@@ -61,30 +61,8 @@ async def test_an_address_stays_in_quarantine_while_its_former_guest_cluster_use
     assert fleet.held() == {NAME: B}
 
 
-@pytest.mark.parametrize("how", ["disconnected", "refusing", "hanging"])
-async def test_an_address_stays_in_quarantine_while_its_former_guest_cluster_cannot_be_read(how: str) -> None:
-    fleet = await had()
-    guest = fleet.guests[A]
-    guest.silent, guest.hanging = how == "refusing", how == "hanging"
-    if how == "disconnected":
-        fleet.disconnect(A)
-    fleet.change(B, ipaddress=X)
-    await fleet.pass_time(QUARANTINE + 60)
-    await fleet.skip_time(24 * HOUR)
-    await fleet.pass_time(QUARANTINE)
-    assert (fleet.held(), fleet.quarantined()) == ({}, {NAME})
-    assert fleet.condition(B) == ("False", "AddressQuarantined")
-    assert A in fleet.message(B), "the condition of what waits names the guest cluster that it waits for"
-    guest.silent = guest.hanging = False
-    fleet.connect(A)
-    await fleet.pass_time(ENDED)
-    assert fleet.held() == {NAME: B}
-
-
 async def test_only_the_addresses_that_a_guest_cluster_still_uses_stay_in_quarantine() -> None:
-    fleet = Fleet()
-    fleet.add_range(iprange="10.0.0.10-10.0.0.99")
-    fleet.add_guest(A)
+    fleet = build_fleet(A, iprange="10.0.0.10-10.0.0.99")
     await fleet.start(leader_election=False)
     for number in range(8):
         fleet.ask(A, name=f"web-{number}")
@@ -97,9 +75,7 @@ async def test_only_the_addresses_that_a_guest_cluster_still_uses_stay_in_quaran
 
 
 async def test_what_a_guest_cluster_holds_beside_an_address_that_it_still_uses_ends_no_quarantine() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     await fleet.start(leader_election=False)
     fleet.ask(A, X, name="web")
     fleet.ask(A, Y, name="api")
@@ -114,9 +90,7 @@ async def test_what_a_guest_cluster_holds_beside_an_address_that_it_still_uses_e
 async def test_an_address_is_neither_released_nor_freed_under_a_floating_ip_that_is_not_known_yet(
     *, is_held: bool
 ) -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     running = await fleet.start(leader_election=False, resync_seconds=1e6)
     assert running.watch is not None
     running.watch.muted = {FLOATING_IPS}
@@ -130,13 +104,6 @@ async def test_an_address_is_neither_released_nor_freed_under_a_floating_ip_that
     assert not is_held or {each["spec"].get("quarantinedUntil") for each in commits if each} == {None}
 
 
-async def test_a_quarantine_ends_while_another_guest_cluster_does_not_answer() -> None:
-    fleet = await had()
-    fleet.add_guest(C).hanging = True
-    await fleet.pass_time(ENDED)
-    assert fleet.held() == {NAME: B}
-
-
 async def test_an_address_is_free_at_once_when_an_administrator_deletes_its_reservation_in_quarantine() -> (
     None
 ):
@@ -147,29 +114,6 @@ async def test_an_address_is_free_at_once_when_an_administrator_deletes_its_rese
 
 
 # Who gets it back
-
-
-async def test_a_floating_ip_that_is_created_again_gets_its_former_address_back() -> None:
-    fleet = await had()
-    fleet.ask(A)
-    await fleet.pass_time(5)
-    assert (fleet.held(), fleet.quarantined()) == ({NAME: A}, set())
-    assert fleet.problems == []
-
-
-async def test_a_floating_ip_that_left_an_address_gets_it_back_when_it_asks_for_it() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(5)
-    fleet.ask_for_another(A, Y)
-    await fleet.pass_time(5)
-    assert (fleet.held(), fleet.quarantined()) == ({f"default.{Y}": A}, {NAME})
-    fleet.ask_for_another(A, X)
-    await fleet.pass_time(5)
-    assert (fleet.held(), fleet.quarantined()) == ({NAME: A}, {f"default.{Y}"})
 
 
 # No guest cluster to ask
@@ -286,10 +230,7 @@ async def test_both_addresses_of_an_imported_guest_cluster_that_leaves_while_it_
 
 
 async def test_a_quarantine_that_ended_while_no_leader_worked_is_checked_by_the_next_one() -> None:
-    fleet = Fleet()
-    fleet.add_range(**ONE)  # type: ignore[arg-type]
-    fleet.add_guest(A)
-    fleet.add_guest(B)
+    fleet = build_fleet(A, B, **ONE)
     fleet.reserve(X, A, until=fleet.now - timedelta(days=3))
     fleet.guests[A].add_service(X)
     fleet.ask(B)

@@ -2,7 +2,7 @@
 
 import base64
 
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import Fleet, build_fleet
 
 A = "c-m-a"
 A_VISIT = 700
@@ -11,9 +11,7 @@ SECRET = ("secrets", "fleet-default", "cluster-c-m-a-kubeconfig")
 
 
 async def serve_one() -> Fleet:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     await fleet.start()
     fleet.ask(A)
     await fleet.pass_time(5)

@@ -184,16 +184,6 @@ async def test_new_addresses_follow_an_edit_of_the_range() -> None:
     assert counted(fleet, "first") == (7, 4)
 
 
-async def test_a_range_that_grows_serves_the_floating_ip_that_waited() -> None:
-    fleet = await holding(iprange=f"{X}-{Y}")
-    fleet.ask(C, range_name="first")
-    await fleet.settle()
-    assert fleet.condition(C) == ("False", "RangeFull")
-    fleet.change_range("first", iprange=f"{X}-10.0.0.12")
-    await fleet.settle()
-    assert fleet.addresses(C) == ["10.0.0.12"]
-
-
 async def test_a_draining_range_assigns_nothing_and_lets_its_addresses_go() -> None:
     fleet = await holding()
     fleet.change_range("first", draining=True)

@@ -3,12 +3,12 @@
 import pytest
 
 from fipop.api import names
-from tests.harness.fleet import FLOATING_IPS, Fleet
+from tests.harness.fleet import FLOATING_IPS, Fleet, build_fleet
 
 A, B = "c-m-a", "c-m-b"
 X = "10.0.0.10"
 BOTH = {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
-VISITED = 1200
+VISITED = 150
 """Every guest cluster was visited twice in that time."""
 
 
@@ -16,7 +16,10 @@ async def installed(*guest_ids: str) -> Fleet:
     """Have opted-in guest clusters with both releases, which have succeeded."""
     fleet = Fleet()
     fleet.set_options(
-        kubevipRolloutCanaries="9", kubevipRolloutMaxConcurrency="9", kubevipRolloutMinSuccessTime="0"
+        operateGuestClusterInterval="60",
+        kubevipRolloutCanaries="9",
+        kubevipRolloutMaxConcurrency="9",
+        kubevipRolloutMinSuccessTime="0",
     )
     fleet.add_range(iprange="10.0.0.10-10.0.0.29")
     for each in guest_ids:
@@ -31,22 +34,18 @@ async def installed(*guest_ids: str) -> Fleet:
 
 
 async def test_no_chart_is_fetched_until_a_guest_cluster_is_opted_in() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     fleet.ask(A)
     await fleet.start(leader_election=False)
     await fleet.pass_time(60)
-    assert fleet.helm.runs == []
+    assert (fleet.helm.runs, fleet.guests[A].addresses, fleet.guests[A].releases) == ([], {X}, {})
     fleet.opt_in(A)
     await fleet.pass_time(60)
     assert fleet.guests[A].releases == BOTH
 
 
 async def test_an_opted_in_guest_cluster_gets_both_releases_once_it_has_a_floating_ip() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     fleet.opt_in(A)
     await fleet.start(leader_election=False)
     await fleet.pass_time(60)
@@ -58,39 +57,8 @@ async def test_an_opted_in_guest_cluster_gets_both_releases_once_it_has_a_floati
     assert fleet.condition(A, "Ready")[0] == "True"
 
 
-async def test_a_guest_cluster_that_is_not_opted_in_gets_its_address_and_no_release() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(60)
-    assert (fleet.guests[A].addresses, fleet.guests[A].releases) == ({X}, {})
-    fleet.opt_in(A)
-    await fleet.pass_time(30)
-    assert fleet.guests[A].releases == BOTH
-
-
-async def test_an_installation_that_failed_is_repeated() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    fleet.opt_in(A)
-    fleet.helm.failures["upgrade"] = ["timed out"]
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(15)
-    assert fleet.condition(A, "KubeVipReady")[0] == "False"
-    assert fleet.guests[A].addresses == {X}, "the address does not wait for helm"
-    await fleet.pass_time(120)
-    assert fleet.guests[A].releases == BOTH
-    assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
-
-
 async def test_a_guest_cluster_whose_floating_ip_is_paused_is_only_read() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     fleet.opt_in(A)
     await fleet.start(leader_election=False)
     fleet.ask(A)
@@ -122,13 +90,6 @@ async def test_a_release_without_its_workload_is_repaired_if_it_may_be_changed_a
     await fleet.pass_time(VISITED)
     assert workload in guest.objects
     assert fleet.condition(A, kind) == ("True", "Ready")
-
-
-async def test_a_restart_changes_nothing_in_a_guest_cluster() -> None:
-    fleet = await installed(A)
-    version = fleet.guests[A].version
-    await fleet.restart(leader_election=False, seconds=VISITED)
-    assert fleet.guests[A].version == version
 
 
 # Removal
@@ -183,6 +144,7 @@ async def test_no_canary_misses_its_deadline_because_many_guest_clusters_opt_in(
     fleet.add_range("more", "10.0.4.0/22")
     fleet.helm.seconds = 1800.0 / opted_in
     fleet.set_options(
+        operateGuestClusterInterval="480",
         kubevipUpdate="true",
         kubevipRolloutCanaries="2",
         kubevipRolloutMinSuccessTime="30",

@@ -58,14 +58,6 @@ def test_a_good_target_reaches_all_and_as_many_at_a_time_as_have_succeeded() -> 
     assert world.at("B") == set(world.guests)
 
 
-def test_labelled_guest_clusters_are_canaries() -> None:
-    world = settled(50)
-    world.guests["c-040"].is_canary = True
-    change(world, "B")
-    world.run(60)
-    assert set(world.got("B")) == {"c-000", "c-040"}
-
-
 @pytest.mark.parametrize("after", [0, 1, 20, 60, 130, 300, 610, 700])
 def test_a_bad_target_reaches_the_canaries_alone_whoever_leads(after: int) -> None:
     world = settled()

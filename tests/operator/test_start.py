@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import Fleet, build_fleet
 
 A, B, C, D = "c-m-a", "c-m-b", "c-m-c", "c-m-d"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
@@ -146,10 +146,7 @@ async def test_a_new_guest_cluster_delays_no_other() -> None:
 
 
 async def test_what_a_guest_cluster_used_counts_once_its_labels_bring_it_to_the_range() -> None:
-    fleet = Fleet()
-    fleet.add_range(clusterSelector={"matchLabels": {"net": "blue"}})
-    for each in (B, C):
-        fleet.add_guest(each)
+    fleet = build_fleet(B, C, clusterSelector={"matchLabels": {"net": "blue"}})
     fleet.guests[B].add_service(X)
     await fleet.start()
     fleet.label_guest(B, net="blue")
@@ -194,10 +191,7 @@ LIMITS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("limits", LIMITS, ids=["without limits", "allowed", "matching"])
 @pytest.mark.parametrize("what", WAITING)
 async def test_a_restart_writes_nothing(what: str, limits: dict[str, Any]) -> None:
-    fleet = Fleet()
-    fleet.add_range(iprange=f"{X}-10.0.0.20,{V}-{V}", **limits)
-    for each in (A, B):
-        fleet.add_guest(each)
+    fleet = build_fleet(A, B, iprange=f"{X}-10.0.0.20,{V}-{V}", **limits)
     await fleet.start(leader_election=False)
     fleet.ask(A, ipFamilyPolicy="PreferDualStack")
     await fleet.settle()

@@ -3,17 +3,15 @@
 import asyncio
 
 from fipop.boundary import ApiRequest
-from tests.harness.fleet import Fleet
-from tests.harness.history import FLOATING_IPS, RESERVATIONS
+from tests.harness.fleet import Fleet, build_fleet
+from tests.harness.history import FLOATING_IPS
 
 A, B = "c-m-a", "c-m-b"
 X, Y = "10.0.0.10", "10.0.0.12"
 
 
-async def build_fleet() -> Fleet:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+async def serve_one() -> Fleet:
+    fleet = build_fleet(A)
     await fleet.start()
     fleet.ask(A, X)
     await fleet.settle()
@@ -22,7 +20,7 @@ async def build_fleet() -> Fleet:
 
 
 async def test_what_another_operator_reserved_and_no_status_names_is_released() -> None:
-    fleet = await build_fleet()
+    fleet = await serve_one()
     fleet.reserve(Y, A)
     fleet.reserve(X, A, space="lab", range_name="lab")
     await fleet.pass_time(90)
@@ -45,18 +43,8 @@ async def test_what_another_operator_reserved_in_another_range_moves_nobody() ->
     assert fleet.held() == {"default.10.0.0.16": A}
 
 
-async def test_a_reservation_is_released_as_soon_as_its_floating_ip_has_moved() -> None:
-    fleet = await build_fleet()
-    fleet.ask_for_another(A, Y)
-    await fleet.settle()
-    assert (fleet.held(), fleet.quarantined()) == ({f"default.{Y}": A}, {f"default.{X}"})
-
-
 async def test_a_status_never_names_a_reservation_that_went_to_another_unseen() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    fleet.add_guest(B)
+    fleet = build_fleet(A, B)
     fleet.reserve(X, A)
     running = fleet.begin(resync_seconds=1e6)
     await fleet.settle()
@@ -70,22 +58,9 @@ async def test_a_status_never_names_a_reservation_that_went_to_another_unseen() 
     assert not any(X in (each.obj.get("status") or {}).get("addresses", ()) for each in named if each.obj)
 
 
-async def test_a_start_writes_no_reservation_that_a_status_names() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
-    fleet.ask(A, has=X)
-    fleet.reserve(X, A)
-    before = fleet.memory.version
-    await fleet.start()
-    assert [each for each in fleet.commits_since(before) if each.key[0] == RESERVATIONS] == []
-
-
 async def test_a_status_belongs_to_the_spec_that_it_was_decided_on() -> None:
     """An administrator asks for another address while the answer to the operator's write is on its way."""
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     await fleet.start()
 
     async def ask_for_another_once(request: ApiRequest) -> None:
@@ -108,9 +83,7 @@ async def test_a_status_belongs_to_the_spec_that_it_was_decided_on() -> None:
 
 async def test_a_status_that_arrives_late_is_refused() -> None:
     """Its sender gave up, wrote it again, moved the floating IP, and released what the late one names."""
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     await fleet.start()
 
     async def delay_one_status(request: ApiRequest) -> None:
@@ -148,7 +121,7 @@ async def test_a_guest_cluster_is_never_told_an_address_that_went_to_another_uns
 
 async def release_without_an_answer() -> Fleet:
     """Return a fleet in which A has moved from X to Y, and the operator does not know that X was released."""
-    fleet = await build_fleet()
+    fleet = await serve_one()
     watch = fleet.operator.watch
     assert watch is not None
     fleet.ask_for_another(A, Y)

@@ -2,15 +2,12 @@
 
 import pytest
 
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import Fleet, build_fleet
 from tests.harness.history import RESERVATIONS
 
 
 async def test_a_floating_ip_keeps_its_address_and_its_guest_cluster_stays_as_it_is() -> None:
-    fleet = Fleet()
-    fleet.add_range(iprange="10.0.0.1-10.0.0.3")
-    fleet.add_guest("c-m-a")
-    fleet.add_guest("c-m-b")
+    fleet = build_fleet("c-m-a", "c-m-b", iprange="10.0.0.1-10.0.0.3")
     fleet.ask("c-m-a", serviceNamespace="shop")
     await fleet.start()
     assert fleet.addresses("c-m-a") == ["10.0.0.1"]
@@ -50,9 +47,7 @@ async def test_a_range_assigns_nothing_new_and_says_which_field_is_wrong() -> No
 
 
 async def test_a_reservation_is_logged_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    fleet = Fleet()
-    fleet.add_range(iprange="10.0.0.1-10.0.0.3")
-    fleet.add_guest("c-m-a")
+    fleet = build_fleet("c-m-a", iprange="10.0.0.1-10.0.0.3")
     fleet.reserve("10.9.0.1", "c-m-b")
     key = (RESERVATIONS, "", "default.10.9.0.1")
     obj = fleet.memory.objects[key]

@@ -10,7 +10,7 @@ from tests.harness.fleet import Fleet
 A, B = "c-m-a", "c-m-b"
 X = "10.0.0.10"
 BOTH = {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
-VISITED = 1200
+VISITED = 150
 """Every guest cluster was visited twice in that time."""
 HARVESTER = ("daemonsets", "kube-system", "kube-vip")
 PARKED = "node-role.kubernetes.io/harvester-kube-vip-disabled"
@@ -20,7 +20,7 @@ REMOVAL = {names.LABEL_OPT_IN: "false", names.LABEL_REMOVE: "true"}
 
 def build(**options: str) -> Fleet:
     fleet = Fleet()
-    fleet.set_options(**options)
+    fleet.set_options(**{"operateGuestClusterInterval": "60", **options})
     fleet.add_range()
     fleet.add_guest(A)
     fleet.opt_in(A)
@@ -76,9 +76,10 @@ async def test_what_is_installed_already_stays_and_the_other_one_is_named(which:
     key, image, env, kind = THEIRS[which]
     fleet = await installed()
     fleet.guests[A].put_workload(key, image, **env)
-    await fleet.pass_time(3600)
+    await fleet.pass_time(VISITED)
     assert fleet.condition(A, kind) == ("True", "OthersRun")
-    await fleet.pass_time(3600 + VISITED)
+    await fleet.skip_time(7200)
+    await fleet.pass_time(VISITED)
     assert fleet.condition(A, kind) == ("True", "OthersRun")
     assert fleet.guests[A].releases == BOTH
 
@@ -264,6 +265,7 @@ async def test_helm_that_fails_for_one_release_keeps_the_other_one_from_nothing_
     await fleet.pass_time(20)
     assert fleet.condition(A, "KubeVipReady") == ("False", "ReleaseFailed")
     assert list(fleet.guests[A].releases) == ["kube-vip-cloud-provider"]
+    assert fleet.guests[A].addresses == {X}, "the address does not wait for helm"
     assert sum(verb == "upgrade" for verb, _ in fleet.helm.runs) == 2
     await fleet.pass_time(60)
     assert fleet.guests[A].releases == BOTH

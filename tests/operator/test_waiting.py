@@ -6,38 +6,16 @@ from typing import Any
 import pytest
 
 from fipop.boundary import ApiRequest
-from tests.harness.fleet import RESERVATIONS, Fleet
+from tests.harness.fleet import RESERVATIONS, Fleet, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 QUARANTINE = 600
 
 
-async def test_an_address_goes_to_the_one_that_waits_after_its_quarantine() -> None:
-    fleet = Fleet()
-    fleet.add_range(iprange=f"{X}-{X}")
-    fleet.add_guest(A)
-    fleet.add_guest(B)
-    await fleet.start()
-    fleet.ask(A)
-    await fleet.settle()
-    fleet.ask(B)
-    await fleet.settle()
-    assert (fleet.holders(X), fleet.guests[A].addresses) == ({A}, {X})
-    fleet.give_up(A)
-    await fleet.pass_time(QUARANTINE - 10)
-    assert fleet.holders(X) == set()
-    await fleet.pass_time(QUARANTINE)
-    assert (fleet.holders(X), fleet.guests[B].addresses) == ({B}, {X})
-    assert fleet.problems == []
-
-
 async def with_one_that_waits(**spec: Any) -> Fleet:
     """Have A hold the only address of the range, and B wait for one."""
-    fleet = Fleet()
-    fleet.add_range(**{"iprange": f"{X}-{X}", **spec})
-    for each in (A, B):
-        fleet.add_guest(each)
+    fleet = build_fleet(A, B, **{"iprange": f"{X}-{X}", **spec})
     await fleet.start(leader_election=False)
     fleet.ask(A)
     await fleet.settle()
@@ -101,9 +79,7 @@ LIMITS: dict[str, tuple[dict[str, object], Callable[[Fleet], None]]] = {
 @pytest.mark.parametrize("what", LIMITS)
 async def test_a_floating_ip_that_its_range_refused_gets_an_address_within_seconds_when(what: str) -> None:
     limits, change = LIMITS[what]
-    fleet = Fleet()
-    fleet.add_range(**limits)  # type: ignore[arg-type]
-    fleet.add_guest(B)
+    fleet = build_fleet(B, **limits)
     await fleet.start(leader_election=False)
     fleet.ask(B)
     await fleet.pass_time(5)
@@ -127,10 +103,7 @@ async def test_an_address_that_a_floating_ip_names_in_vain_goes_to_another_one()
 
 
 async def test_an_address_whose_claim_failed_goes_to_another_one_when_its_claimant_is_gone() -> None:
-    fleet = Fleet()
-    fleet.add_range(iprange=f"{X}-{X}")
-    for each in (A, B):
-        fleet.add_guest(each)
+    fleet = build_fleet(A, B, iprange=f"{X}-{X}")
     await fleet.start(leader_election=False)
     fleet.link.refuse = refuse_reservations_of(A)
     fleet.ask(A)
@@ -160,23 +133,6 @@ def refuse_reservations_of(guest_id: str) -> Callable[[str, Any, ApiRequest], bo
         return is_claim and request.body["spec"]["owner"]["namespace"] == guest_id
 
     return refuse
-
-
-async def test_a_second_family_is_assigned_as_soon_as_it_is_free_to_a_floating_ip_that_prefers_both() -> None:
-    fleet = Fleet()
-    fleet.add_range(iprange="10.0.0.10-10.0.0.13,fd00::1-fd00::1", quarantineSeconds=90)
-    for each in (A, B):
-        fleet.add_guest(each)
-    await fleet.start(leader_election=False)
-    fleet.ask(A, ipFamilyPolicy="RequireDualStack")
-    await fleet.settle()
-    fleet.ask(B, ipFamilyPolicy="PreferDualStack")
-    await fleet.settle()
-    assert (fleet.addresses(B), fleet.condition(B)) == ([Y], ("True", "Allocated"))
-    fleet.give_up(A)
-    await fleet.pass_time(QUARANTINE + 60)
-    assert fleet.addresses(B) == [Y, "fd00::1"]
-    assert fleet.problems == []
 
 
 # What a floating IP of kube-fip-operator names

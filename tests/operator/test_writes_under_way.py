@@ -4,7 +4,7 @@ import pytest
 
 from fipop.boundary import ApiRequest
 from tests.harness.api_in_memory import Commit
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import Fleet, build_fleet
 from tests.harness.history import RESERVATIONS
 
 A, B = "c-m-a", "c-m-b"
@@ -74,9 +74,7 @@ async def test_an_address_is_not_free_while_a_write_of_it_to_its_guest_cluster_i
 async def test_trouble_of_the_management_cluster_withholds_a_write_and_is_no_failure_of_the_guest_cluster() -> (
     None
 ):
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A)
+    fleet = build_fleet(A)
     fleet.ask(A, has=X)
     fleet.reserve(X, A)
 

@@ -115,11 +115,3 @@ def test_it_waits_until_nothing_fails_and_says_so(run: Callable[..., Any]) -> No
     assert result.exit_code == 0
     assert len(result.stderr.splitlines()) == 1, "what it waits for is told once"
     assert run("--wait", "1s", checks=[[BAD]]).exit_code == 1
-
-
-def test_what_could_not_be_read_ends_with_4(run: Callable[..., Any]) -> None:
-    partly = replace(SNAPSHOT, unread=(Unread(what="reservations", problem="missing right"),))
-    result = run("-o", "json", found=partly)
-    assert result.exit_code == 4
-    assert json.loads(result.stdout)["unread"][0]["what"] == "reservations"
-    assert run(found=partly, checks=[[BAD]]).exit_code == 1

@@ -104,9 +104,3 @@ def test_ctrl_c_ends_a_command_as_shells_expect(tmp_path: Path) -> None:
         said, _ = process.communicate(timeout=30)
         connection.close()
     assert (process.returncode, said) == (130, "")
-
-
-def test_a_command_that_is_misspelt_gets_a_suggestion() -> None:
-    for typed, meant in (("stauts", "status"), ("whois", "who")):
-        result = CliRunner().invoke(main, [typed], prog_name="fipop")
-        assert (result.exit_code, f"Did you mean '{meant}'?" in result.stderr) == (2, True)

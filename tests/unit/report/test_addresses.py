@@ -118,14 +118,6 @@ def test_an_address_names_the_services_that_use_it_and_is_found_by_them() -> Non
     assert describe_services(ask(found, "10.0.0.6")) == ""
 
 
-def test_an_address_without_reservation_is_named() -> None:
-    found = snapshot(
-        ranges=[build_range("pool", "10.0.0.0/24")],
-        floating_ips=[build_floating_ip("web", status=held_by(["10.0.0.5"]))],
-    )
-    assert ask(found, "10.0.0.5").state is AddressState.NAMED
-
-
 @pytest.mark.parametrize(
     ("text", "state", "word"),
     [
@@ -168,13 +160,6 @@ def test_an_address_that_only_guest_clusters_use_names_them_and_is_not_free() ->
     assert [each.address for each in report_holdings(found, find_namespaces(found, "demo"))] == ["10.0.0.1"]
     told = free(found, "pool", None, 3)
     assert (told.addresses, told.quarantined) == (("10.0.0.2", "10.0.0.3"), 1)
-
-
-def test_a_held_address_that_its_range_lost_says_so() -> None:
-    found = snapshot(
-        ranges=[build_range("pool", "10.0.0.0/28")], reservations=[build_reservation("10.0.0.200")]
-    )
-    assert ask(found, "10.0.0.200").out_of_range
 
 
 @pytest.mark.parametrize("name", ["demo", "fleet-default/demo", "c-m-1", "web", "c-m-1/web"])
@@ -237,14 +222,6 @@ def test_an_address_that_two_guests_share_is_shown_once() -> None:
         ],
     )
     assert len(report_holdings(found, find_namespaces(found, "demo"))) == 1
-
-
-@pytest.mark.parametrize("kind", [Kind.RANGES, Kind.RESERVATIONS, Kind.FLOATING_IPS])
-def test_while_something_could_not_be_read_no_address_is_free(kind: Kind) -> None:
-    found = snapshot(
-        ranges=[build_range("pool", "10.0.0.0/24")], unread=(Unread(what=kind, problem="missing right"),)
-    )
-    assert ask(found, "10.0.0.5").state is AddressState.UNKNOWN
 
 
 # Free addresses

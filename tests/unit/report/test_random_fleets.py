@@ -7,9 +7,9 @@ import asyncio
 import ipaddress
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -19,9 +19,9 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fipop.boundary import ApiRequest
 from fipop.cli.main import main
 from fipop.kube.client import KubeClient
-from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -29,12 +29,12 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.kube.server import HttpServer
 from fipop.report.page.app import Page
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.reading import read_snapshot
-from tests.golden.fleet_server import FULL, Fleet, serve_fleet
+from tests.golden.fleet_server import NOW, Fleet
 from tests.harness.address_book import Book, Ip, pool_of, space_of_range, written_by
+from tests.harness.api_in_memory import Response, respond
 from tests.harness.healthy_operator import build_healthy_operator
 from tests.harness.objects import (
     Json,
@@ -166,11 +166,28 @@ def _complete(resource: Resource, objects: Iterable[Json]) -> list[Json]:
 
 
 class Server:
-    """Serves one world after the other, and runs what reads it."""
+    """Shows one world after the other, and runs what reads it."""
 
-    def __init__(self, fleet: Fleet, kubeconfig: Path) -> None:
-        self._fleet = fleet
-        self._kubeconfig = kubeconfig
+    def __init__(self) -> None:
+        self._fleet = Fleet("today", has_crds=False)
+        self._fleet.closed_namespaces = frozenset()
+
+    async def close(self) -> None:
+        """Nothing is open between two requests."""
+
+    @asynccontextmanager
+    async def send(self, request: ApiRequest) -> AsyncIterator[Response]:
+        """Answer a request, as `fipop.boundary.ApiServer` describes it."""
+        if request.method == "POST":
+            yield respond(201, self._fleet.review(request.body), NOW)
+        else:
+            selectors = filter(None, [dict(request.query).get("labelSelector")])
+            yield respond(*self._fleet.read(request.path, selectors), NOW)
+
+    @asynccontextmanager
+    async def connect(self, _reading: object = None) -> AsyncIterator[KubeClient]:
+        async with KubeClient(self) as client:
+            yield client
 
     def _show(self, world: World) -> None:
         self._fleet.management = world.objects()
@@ -179,8 +196,7 @@ class Server:
     def run(self, world: World, *arguments: str) -> tuple[int, Any]:
         """Return how a command ends, and its JSON."""
         self._show(world)
-        command = [*arguments, "-o", "json", "--kubeconfig", str(self._kubeconfig)]
-        result = CliRunner().invoke(main, command, prog_name="fipop")
+        result = CliRunner().invoke(main, [*arguments, "-o", "json"], prog_name="fipop")
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result.exit_code, json.loads(result.stdout) if result.stdout.strip() else None
 
@@ -189,8 +205,7 @@ class Server:
         self._show(world)
 
         async def read() -> list[str]:
-            configuration = await configure_from_kubeconfig(self._kubeconfig)
-            async with KubeClient(HttpServer(configuration)) as client:
+            async with self.connect() as client:
                 snapshots = Snapshots(lambda: read_snapshot(client, namespace="kube-fip"))
                 async with TestServer(Page(snapshots).build_app()) as served:
                     base = f"http://127.0.0.1:{served.port}"
@@ -203,11 +218,11 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    fleet = Fleet("today", has_crds=False)
-    fleet.closed_namespaces = frozenset()
-    with serve_fleet(fleet, tmp_path_factory.mktemp("reader")) as kubeconfigs:
-        yield Server(fleet, kubeconfigs[FULL])
+def server() -> Iterator[Server]:
+    found = Server()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fipop.cli.reading.Reading.connect", found.connect)
+        yield found
 
 
 # Who has an address
