@@ -25,6 +25,7 @@ from localfleet.stack import SETTINGS, Stack, open_stack
 from tests.api.borrowing import Installs
 from tests.api.chart_source import chart_repository, pack_charts
 from tests.api.tenant import Tenant, open_tenant
+from tests.harness.crashes import find_crashes
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -53,6 +54,13 @@ async def stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
     async with open_stack(fleet, "shared", settings=options) as stack:
         await stack.start_operator()
         yield stack
+        check_logs(stack)
+
+
+def check_logs(stack: Stack) -> None:
+    """Fail if an operator crashed in a reconciliation: it goes on, and the next attempt often mends it."""
+    found = [each for operator in stack.operators for each in find_crashes(operator.process.log)]
+    assert not found, found[0]
 
 
 @pytest_asyncio.fixture
@@ -77,6 +85,7 @@ async def bare_stack(fleet: LocalFleet) -> AsyncIterator[Stack]:
     async with open_stack(fleet, "bare") as stack:
         await create_settings(stack)
         yield stack
+        check_logs(stack)
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -107,3 +116,4 @@ async def installs(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) 
                 authority=authority,
                 helm=Helm(program=ensure("helm"), home=folder / "home"),
             )
+            check_logs(stack)
