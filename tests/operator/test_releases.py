@@ -136,15 +136,19 @@ async def test_the_releases_of_one_guest_cluster_are_removed_when_its_labels_ask
     assert fleet.guests[A].releases == BOTH
 
 
-async def test_no_canary_misses_its_deadline_because_many_guest_clusters_opt_in() -> None:
-    """What has begun comes first in the queue of helm, which is busy for half an hour with new guest clusters."""
+@pytest.mark.parametrize("interval", ["60", "480"])
+async def test_nobody_misses_a_deadline_because_many_guest_clusters_opt_in(interval: str) -> None:
+    """What has begun comes first in the queue of helm, which is busy for half an hour with new guest clusters.
+
+    Those wait there for longer than the deadline, and get what the rollout that ends meanwhile made stable.
+    """
     opted_in = 20
     canaries = [f"c-m-canary-{number}" for number in range(2)]
     fleet = await installed(*canaries)
     fleet.add_range("more", "10.0.4.0/22")
     fleet.helm.seconds = 1800.0 / opted_in
     fleet.set_options(
-        operateGuestClusterInterval="480",
+        operateGuestClusterInterval=interval,
         kubevipUpdate="true",
         kubevipRolloutCanaries="2",
         kubevipRolloutMinSuccessTime="30",
@@ -162,7 +166,30 @@ async def test_no_canary_misses_its_deadline_because_many_guest_clusters_opt_in(
     upgraded = [url.rpartition("/")[2] for verb, url in fleet.helm.runs[since:] if verb == "upgrade"]
     assert [upgraded.count(each) for each in canaries] == [2, 2]
     assert any(not each.releases for each in fleet.guests.values()), "helm still has work"
+    assert sum(len(each.releases) == 1 for each in fleet.guests.values()) <= 2, (
+        "each is finished before the next"
+    )
     await fleet.pass_time(2400)
     reasons = [reason for _, reason, _ in fleet.events(names.SETTINGS_CONFIG_MAP)]
     assert "RolloutStopped" not in reasons
     assert all(each.releases == BOTH for each in fleet.guests.values())
+
+
+async def test_a_new_guest_cluster_that_gets_only_one_release_for_hours_stops_no_completed_rollout() -> None:
+    """It gets the stable target, which is proven elsewhere."""
+    fleet = await installed(A)
+    fleet.set_options(operateGuestClusterInterval="60", kubevipUpdate="true")
+    fleet.helm.seconds = 10.0
+    fleet.add_guest(B)
+    fleet.ask(B)
+    fleet.opt_in(B)
+    while not fleet.guests[B].releases:
+        await fleet.pass_time(1)
+    fleet.helm.failures["upgrade"] = ["Error: something"] * 99
+    await fleet.pass_time(3 * 3600)
+    assert fleet.guests[B].releases == {"kube-vip": "deployed"}
+    assert "RolloutStopped" not in [reason for _, reason, _ in fleet.events(names.SETTINGS_CONFIG_MAP)]
+    assert fleet.condition(B, "CloudProviderReady")[0] == "False"
+    fleet.helm.failures.clear()
+    await fleet.pass_time(3600)
+    assert fleet.guests[B].releases == BOTH

@@ -305,6 +305,8 @@ class VisitController:
             state.visits.began_target == target or any(each.release.made_for == target for each in steps)
         )
         is_new = any(each.release.status is Status.ABSENT for each in steps)
+        # A new one that has one of its releases is finished before the next one.
+        has_begun |= is_new and any(each.status is not Status.ABSENT for each in state.visits.releases)
         priority = Priority.NORMAL if is_new else Priority.BACKGROUND
         # Who goes back, or has a deadline, does not wait for hundreds that opted in at once.
         priority = Priority.URGENT if is_back or has_begun else priority

@@ -100,6 +100,8 @@ class Member:
     """The names of the targets that its releases were made for; "" for one that no target made."""
     is_at_target: bool = False
     """Whether both releases are deployed at the target."""
+    has_no_other: bool = False
+    """Whether all that is there was made for the target, be it whole or not."""
     began_at: float | None = None
     """When helm first took it up for the target, by this leader or by the age of what it made; None if it did not."""
     ready_seconds: float | None = None
@@ -148,6 +150,7 @@ class Member:
             is_sound=bool(releases) and not any(each.problem for each in there),
             made_for=frozenset(_base(each.made_for) for each in there),
             is_at_target=is_at_target,
+            has_no_other=bool(there) and all(each.made_for == target.name for each in there),
             began_at=min(starts, default=None),
             ready_seconds=min(soaks, default=None) if is_at_target else None,
             target=target.name,
@@ -297,6 +300,8 @@ def takes_part(member: Member, rollout: Rollout, policy: Policy) -> bool:
         # It gets the stable target first, if there is one.
         has_stable = rollout.stable is not None and policy.has_stable
         return not (has_stable and (policy.updates or member.is_unchanged))
+    if member.is_unchanged and member.has_no_other:
+        return False  # It gets the target as the stable one: nothing that is there has to be changed.
     # What its former labels chose can be the fault, too.
     may_be_unready = rollout.takes_unready or policy.is_all or member.is_moved or is_at_fault(member, rollout)
     return policy.updates and (member.is_sound or may_be_unready)
