@@ -22,11 +22,11 @@ class Predecessor:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self.runs: bool | None = None
+        self._problem = ""
 
     async def wait_gone(self) -> None:
         """Wait until it is known not to run; the log tells why, once."""
-        while await self._look() is not False:
-            logger.log(logging.DEBUG, "Waiting for kube-fip-operator to stop")
+        while await self._look() is not False:  # noqa: ASYNC110 - it polls the API server
             await asyncio.sleep(POLL_SECONDS)
 
     async def watch(self, leads: Callable[[], bool]) -> None:
@@ -44,8 +44,13 @@ class Predecessor:
                 DEPLOYMENTS, names.PREDECESSOR_DEPLOYMENT, namespace=names.OPERATOR_NAMESPACE
             )
         except FipopError as error:
-            logger.warning("Could not find out whether kube-fip-operator runs", extra={"error": str(error)})
+            if str(error) != self._problem:
+                logger.warning(
+                    "Could not find out whether kube-fip-operator runs", extra={"error": str(error)}
+                )
+            self._problem = str(error)
             return None
+        self._problem = ""
         spec, status = ((found or {}).get(part) or {} for part in ("spec", "status"))
         self.runs = found is not None and bool(spec.get("replicas", 1) or status.get("replicas", 0))
         if self.runs and not before:

@@ -304,3 +304,20 @@ async def test_nothing_is_assigned_once_kube_fip_operator_is_back() -> None:
     fleet.ask(A)
     await fleet.pass_time(60)
     assert fleet.held() == {}
+
+
+async def test_a_leader_that_may_not_look_for_kube_fip_operator_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fleet = build(A)
+    running = fleet.begin()
+    running.link.refuse = lambda _verb, target, _request: target.plural == "deployments"
+    await fleet.pass_time(120)
+    fleet.ask(A)
+    await fleet.pass_time(60)
+    assert fleet.held() == {}
+    said = "Could not find out whether kube-fip-operator runs"
+    assert [each.getMessage() for each in caplog.records].count(said) == 1
+    running.link.refuse = lambda *_: False
+    await fleet.pass_time(60)
+    assert fleet.addresses(A) != []
