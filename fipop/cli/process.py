@@ -33,7 +33,7 @@ async def run_until_asked(
 ) -> None:
     """Run a role until SIGTERM or SIGINT, which set `stopping`.
 
-    What ends the role is raised. With a `failure`, an error of ours is logged by that message, and ends the process.
+    What ends the role is raised. With a `failure` it is logged by that message, and ends the process.
     """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_error)
@@ -49,11 +49,13 @@ async def run_until_asked(
         start_watchdog()
         try:
             running.result()
-        except (FipopError, OSError) as error:
+        except Exception as error:
             if not failure:
                 raise
             # Here: what kopf leaves can outlive its cancellation, and the watchdog says nothing.
-            logger.critical(failure, extra={"error": str(error)})
+            is_known = isinstance(error, FipopError | OSError)
+            text = str(error) if is_known else repr(error)
+            logger.critical(failure, extra={"error": text}, exc_info=None if is_known else error)
             _exit(1)
         return
     logger.info("Stopping")

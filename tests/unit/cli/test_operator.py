@@ -191,22 +191,29 @@ async def outlive():
 async def role():
     left = asyncio.create_task(outlive())
     await asyncio.sleep(0)
-    raise StartError(what="watching", problem="ended")
+    raise {error}
 
-asyncio.run(run_until_asked(role(), failure="Operator failed: watching ended"))
+asyncio.run(run_until_asked(role(), failure="Operator failed"))
 """
 
 
-async def test_a_process_that_fails_ends_with_the_cause_whatever_it_leaves() -> None:
+@pytest.mark.parametrize(
+    ("error", "last_line"),
+    [
+        ("StartError(what='watching', problem='ended')", "Operator failed"),
+        ("ValueError('unforeseen')", "ValueError: unforeseen"),
+    ],
+)
+async def test_a_process_that_fails_ends_with_the_cause_whatever_it_leaves(error: str, last_line: str) -> None:
     """After the deletion of a CRD, tasks of kopf outlived their cancellation."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", STUBBORN, stderr=asyncio.subprocess.PIPE
+        sys.executable, "-c", STUBBORN.replace("{error}", error), stderr=asyncio.subprocess.PIPE
     )
     # Before the watchdog, which says nothing.
     async with asyncio.timeout(20):
         _, errors = await process.communicate()
     assert process.returncode == 1
-    assert errors.decode().splitlines()[-1] == "Operator failed: watching ended"
+    assert errors.decode().splitlines()[-1] == last_line
 
 
 HANGING_LOOKUPS = """\
