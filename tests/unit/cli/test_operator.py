@@ -204,7 +204,9 @@ asyncio.run(run_until_asked(role(), failure="Operator failed"))
         ("ValueError('unforeseen')", "ValueError: unforeseen"),
     ],
 )
-async def test_a_process_that_fails_ends_with_the_cause_whatever_it_leaves(error: str, last_line: str) -> None:
+async def test_a_process_that_fails_ends_with_the_cause_whatever_it_leaves(
+    error: str, last_line: str
+) -> None:
     """After the deletion of a CRD, tasks of kopf outlived their cancellation."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", STUBBORN.replace("{error}", error), stderr=asyncio.subprocess.PIPE
