@@ -12,6 +12,7 @@ take five minutes, and the Lease is never released.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Coroutine, Mapping
@@ -150,7 +151,9 @@ class LeaderElector:
         left = self._held_since + self._times.duration_seconds - self._clock() - STOP_MARGIN_SECONDS
         late = asyncio.get_running_loop().call_later(max(STOP_GRACE_SECONDS, left), self._give_up)
         self._held_since = -math.inf
-        await asyncio.wait({working})
+        while not working.done():
+            with contextlib.suppress(asyncio.CancelledError):  # asked for again: the work stops all the same
+                await asyncio.wait({working})
         late.cancel()
         try:
             async with asyncio.timeout(RELEASE_SECONDS):

@@ -116,6 +116,20 @@ async def test_one_leads_and_the_other_stands_by() -> None:
 
 
 @in_virtual_time
+async def test_a_second_order_to_stop_does_not_leave_the_work_behind() -> None:
+    """SIGTERM while the lead is being lost: helm was left alone, and 5 s later the process counted as hanging."""
+    replica = Replica(build_server(), "first", stop_seconds=3.0)
+    replica.start()
+    await until_working(replica, within=5)
+    replica.task.cancel()
+    await asyncio.sleep(1)
+    await replica.stop()
+    assert (replica.is_working, spec_of(replica.server)["holderIdentity"]) == (False, "")
+    await asyncio.sleep(60)
+    assert not replica.ended
+
+
+@in_virtual_time
 async def test_after_a_kill_the_other_leads_within_twenty_seconds() -> None:
     first, second = await start_two(build_server())
     first.link.is_cut = True
