@@ -35,11 +35,6 @@ def test_a_floating_ip_that_nobody_looked_at_says_so() -> None:
     assert (found.ready.status.value, found.ready.reason) == ("Unknown", "NoStatus")
 
 
-def test_a_floating_ip_is_told_as_its_status_has_it() -> None:
-    (found,) = report_floating_ips(snapshot(floating_ips=[floating("web", ILL)]))
-    assert (found.cluster, found.ready.status.value, found.ready.reason) == ("demo", "False", "RangeFull")
-
-
 def test_guest_clusters_are_those_with_floating_ips_and_those_that_are_opted_in() -> None:
     out = build_cluster("out", "c-m-3", opted_in=False)
     clusters = [build_cluster("demo", "c-m-1"), build_cluster("idle", "c-m-2"), out]
