@@ -6,12 +6,7 @@ from fipop.report.fleet import GuestSummary, report_floating_ips, report_guests
 from fipop.report.snapshot import Snapshot
 from tests.harness.objects import build_floating_ip, held_by
 from tests.unit.report.snapshots import build_cluster, snapshot
-
-SINCE = "2026-02-01T00:00:00Z"
-
-
-def condition(status: str, reason: str) -> dict[str, Any]:
-    return {"type": "Ready", "status": status, "reason": reason, "message": "m", "lastTransitionTime": SINCE}
+from tests.unit.report.test_findings import condition
 
 
 def floating(
