@@ -29,12 +29,9 @@ class Chart:
     folder: Path
     home: Path
 
-    def run(self, *arguments: str | Path, values: Mapping[str, Any] | None = None) -> str:
-        """Run helm, `values` given to it as a file; answers its stdout. Raises HelmRefusedError."""
-        argv = [str(self.helm), *(str(argument) for argument in arguments)]
-        if values is not None:
-            argv += ["--values", "-"]
-        return _run(self.home, tuple(argv), json.dumps(values or {}))
+    def run(self, *arguments: str | Path) -> str:
+        """Run helm; answers its stdout. Raises HelmRefusedError."""
+        return _run(self.home, (str(self.helm), *map(str, arguments)), "")
 
     def render(
         self,

@@ -17,7 +17,6 @@ from localfleet.assets import ensure
 from tests.chart.rendering import ROOT, Chart
 from tests.unit.metrics.samples import Scraped
 
-KNOWN = "monitoring.coreos.com/v1/PrometheusRule"
 JOB = 'job="fipop",namespace="kube-fip"'
 RUNBOOKS = ROOT / "docs" / "runbooks" / "alerts.md"
 PARTS = ("Impact", "Diagnosis", "Fix", "Recovery")
@@ -457,17 +456,6 @@ def alerting_rules(chart: Chart, values: dict[str, Any]) -> list[dict[str, Any]]
     found = [rule for group in groups for rule in group["rules"] if "alert" in rule]
     assert found
     return found
-
-
-@pytest.mark.parametrize(
-    ("enabled", "known", "expected"),
-    [("auto", (), False), ("auto", (KNOWN,), True), (True, (), True), (False, (KNOWN,), False)],
-)
-def test_the_alerts_are_there_when_asked_for_or_when_the_cluster_knows_their_kind(
-    chart: Chart, enabled: Any, known: tuple[str, ...], expected: bool
-) -> None:
-    rendered = chart.render({"prometheusRule": {"enabled": enabled}}, known=known)
-    assert bool(rendered.of_kind("PrometheusRule")) is expected
 
 
 def test_the_metrics_of_the_alerts_are_those_of_the_page(alerts: dict[str, Any]) -> None:

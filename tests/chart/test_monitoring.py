@@ -1,41 +1,35 @@
 """How Prometheus finds the metrics."""
 
-from typing import Any
-
 import pytest
 
 from tests.chart.rendering import Chart
 
-KNOWN = ("monitoring.coreos.com/v1/ServiceMonitor",)
-
 
 @pytest.mark.parametrize(
-    ("enabled", "known", "expected"),
+    ("kind", "known", "section", "switch"),
     [
-        ("auto", (), False),
-        ("auto", KNOWN, True),
-        (True, (), True),
-        (False, KNOWN, False),
+        ("ServiceMonitor", "monitoring.coreos.com/v1/ServiceMonitor", "serviceMonitor", "enabled"),
+        ("PrometheusRule", "monitoring.coreos.com/v1/PrometheusRule", "prometheusRule", "enabled"),
+        ("NavLink", "ui.cattle.io/v1/NavLink", "web", "navLink"),
     ],
 )
-def test_the_service_monitor_is_there_when_asked_for_or_when_the_cluster_knows_its_kind(
-    chart: Chart, enabled: Any, known: tuple[str, ...], expected: bool
+def test_an_object_of_another_operator_is_there_when_asked_for_or_when_the_cluster_knows_its_kind(
+    chart: Chart, kind: str, known: str, section: str, switch: str
 ) -> None:
-    rendered = chart.render({"serviceMonitor": {"enabled": enabled}}, known=known)
-    assert bool(rendered.of_kind("ServiceMonitor")) is expected
+    for wanted, versions, expected in (
+        ("auto", (), False),
+        ("auto", (known,), True),
+        (True, (), True),
+        (False, (known,), False),
+    ):
+        values = {"web": {"enabled": True}, section: {"enabled": True, switch: wanted}}
+        assert bool(chart.render(values, known=versions).of_kind(kind)) is expected
 
 
-def test_monitor_service_and_pod_find_each_other(chart: Chart) -> None:
-    values = {"service": {"port": 80, "targetPort": 9090}, "serviceMonitor": {"enabled": True}}
-    rendered = chart.render(values)
-    service, monitor = rendered.only("Service"), rendered.only("ServiceMonitor")
-    wanted = monitor["spec"]["selector"]["matchLabels"]
-    assert wanted.items() <= service["metadata"]["labels"].items()
-    assert service["spec"]["selector"].items() <= rendered.pod["metadata"]["labels"].items()
-    assert service["spec"]["ports"] == [{"name": "metrics", "port": 80, "targetPort": 9090}]
-    assert monitor["spec"]["endpoints"] == [{"port": "metrics", "interval": "30s"}]
-    assert rendered.pod["spec"]["containers"][0]["ports"][0]["containerPort"] == 9090
-    assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"] == "kube-fip"
+def test_the_pod_and_its_service_have_the_ports_of_the_values(chart: Chart) -> None:
+    rendered = chart.render({"service": {"port": 80, "targetPort": 9090}})
+    assert rendered.only("Service")["spec"]["ports"] == [{"name": "metrics", "port": 80, "targetPort": 9090}]
+    assert rendered.container["ports"][0]["containerPort"] == 9090
 
 
 def test_the_pod_and_its_service_keep_their_port_when_only_the_first_settings_change(chart: Chart) -> None:

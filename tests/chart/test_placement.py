@@ -17,27 +17,18 @@ def deployment(chart: Chart, values: dict[str, Any], name: str) -> tuple[Object,
 
 
 @BOTH
-def test_replicas_prefer_nodes_of_their_own_unless_the_admin_says_otherwise(chart: Chart, name: str) -> None:
-    pod, labels = deployment(chart, TWO, name)
-    (term,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert term["podAffinityTerm"] == {
-        "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": labels},
-    }
+def test_the_affinity_of_the_values_replaces_the_one_of_the_chart(chart: Chart, name: str) -> None:
     own = {"nodeAffinity": {}}
     assert deployment(chart, {**TWO, "affinity": own}, name)[0]["affinity"] == own
 
 
 @BOTH
-def test_replicas_prefer_zones_of_their_own_unless_the_admin_says_otherwise(chart: Chart, name: str) -> None:
-    pod, labels = deployment(chart, TWO, name)
-    (default,) = pod["topologySpreadConstraints"]
-    assert default["whenUnsatisfiable"] == "ScheduleAnyway", "a cluster of one zone runs both"
-    assert (default["topologyKey"], default["maxSkew"]) == ("topology.kubernetes.io/zone", 1)
-    assert default["labelSelector"] == {"matchLabels": labels}
+def test_spreads_of_the_values_replace_the_charts_and_count_the_replicas_alone(
+    chart: Chart, name: str
+) -> None:
     own = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
     other = {**own, "labelSelector": {"matchLabels": {"team": "net"}}}
-    pod, _ = deployment(chart, {**TWO, "topologySpreadConstraints": [own, other]}, name)
+    pod, labels = deployment(chart, {**TWO, "topologySpreadConstraints": [own, other]}, name)
     assert pod["topologySpreadConstraints"] == [{**own, "labelSelector": {"matchLabels": labels}}, other]
 
 

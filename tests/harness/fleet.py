@@ -415,10 +415,9 @@ class Fleet:
         *,
         until: datetime | None = None,
         space: str = "default",
-        before: str = "",
         range_name: str = "pool",
     ) -> None:
-        """Have a reservation, of the floating IP if there is one; `before` is a guest cluster that had it once."""
+        """Have a reservation, of the floating IP if there is one."""
         owner = self.memory.objects.get((FLOATING_IPS, guest_id, "web"))
         parsed = ip_address(address)
         spec: Json = {
@@ -437,8 +436,6 @@ class Fleet:
         }
         if until is not None:
             spec["quarantinedUntil"] = until.strftime("%Y-%m-%dT%H:%M:%SZ")
-        if before:
-            spec["history"] = [{"namespace": before, "name": "web", "releasedAt": self.memory.timestamp()}]
         key = parsed.exploded.replace(":", "") if parsed.version == 6 else address
         self._put((RESERVATIONS, "", f"{space}.{key}"), spec=spec)
 

@@ -39,7 +39,6 @@ def build_cluster(
 def build_guest(
     guest_id: str = "c-m-1",
     *,
-    deleting: bool = False,
     harvester_cluster_name: str | None = None,
     networks: tuple[str, ...] = (),
     **cluster: Any,
@@ -48,7 +47,7 @@ def build_guest(
     return Guest(
         cluster=build_cluster(guest_id, **cluster),
         connected=True,
-        deleting=deleting,
+        deleting=False,
         harvester_cluster_name=harvester_cluster_name,
         networks=networks,
     )

@@ -46,14 +46,6 @@ def test_each(number):
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("--numprocesses=2", "--dist=loadgroup")])
-def test_a_run_of_all_tests_passes(tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = run_pytest(tmp_path, TWENTY, *options)
-    assert done.returncode == 0, done.stdout
-    assert "did not run" not in done.stdout
-
-
 def test_a_worker_that_dies_fails_the_run_and_the_tests_that_it_took_along_are_counted(
     tmp_path: Path,
 ) -> None:
@@ -77,35 +69,3 @@ def test_a_run_that_stops_early_and_calls_itself_passed_fails(tmp_path: Path) ->
     done = run_pytest(tmp_path, TWENTY, conftest=stopping)
     assert done.returncode == 1, done.stdout
     assert "13 of 20 collected tests did not run" in done.stdout
-
-
-@pytest.mark.slow
-def test_tests_that_were_not_chosen_are_not_missed(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, TWENTY, "-k", "each and 1", "--numprocesses=2", "--dist=loadgroup")
-    assert done.returncode == 0, done.stdout
-    assert "did not run" not in done.stdout
-
-
-@pytest.mark.slow
-def test_the_tests_of_a_group_run_on_one_worker(tmp_path: Path) -> None:
-    """They share what they start; a pytest under which xdist groups nothing would start it once for each worker."""
-    told = f"""
-import os
-import pathlib
-import time
-import pytest
-
-pytestmark = pytest.mark.xdist_group("both")
-
-@pytest.mark.parametrize("number", range(10))
-def test_each(number):
-    time.sleep(0.05)
-    with pathlib.Path({str(tmp_path / "workers")!r}).open("a") as file:
-        file.write(os.environ["PYTEST_XDIST_WORKER"] + "\\n")
-"""
-    (tmp_path / "test_other.py").write_text(told)
-    done = run_pytest(tmp_path, told, "--numprocesses=2", "--dist=loadgroup")
-    assert done.returncode == 0, done.stdout
-    workers = (tmp_path / "workers").read_text().split()
-    assert len(workers) == 20
-    assert len(set(workers)) == 1

@@ -1,17 +1,11 @@
 """`fipop check`: what it prints, how long it waits, how it ends."""
 
-import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from fipop.cli.main import main
 from fipop.report.findings import Finding, Severity, Subject, point
-from fipop.report.snapshot import Snapshot, Unread
-from tests.unit.cli.access import Unasked
 from tests.unit.report.snapshots import build_cluster, snapshot
 
 SNAPSHOT = snapshot(clusters=[build_cluster("demo", "c-m-a"), build_cluster("other", "c-m-b")])
@@ -21,15 +15,10 @@ BAD = point(RANGE, Severity.CRITICAL, "Full", "3 of 3 addresses are used", "exte
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def run(monkeypatch: pytest.MonkeyPatch, run_over: Callable[..., Any]) -> Callable[..., Any]:
     """Run the command over SNAPSHOT; `checks` are the findings of each reading."""
 
-    def start(
-        *arguments: str,
-        checks: Iterable[list[Finding]] = ([GOOD],),
-        found: Snapshot = SNAPSHOT,
-        charset: str = "utf-8",
-    ) -> Any:
+    def start(*arguments: str, checks: Iterable[list[Finding]] = ([GOOD],), charset: str = "utf-8") -> Any:
         readings = iter(checks)
         last: list[Finding] = []
 
@@ -38,54 +27,19 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
             last = next(readings, last)
             return last
 
-        async def read(*_: object, **__: object) -> Any:
-            return found
-
         async def nothing(*_: object, **__: object) -> list[Finding]:
             return []
 
-        monkeypatch.setattr("fipop.cli.check.read_snapshot", read)
         monkeypatch.setattr("fipop.cli.check.probe_secret_rights", nothing)
         monkeypatch.setattr("fipop.report.status.judge", judge)
-        monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
-        monkeypatch.setattr("fipop.cli.reading.POLL_SECONDS", 0.01)
-        result = CliRunner(charset=charset).invoke(main, ["check", *arguments], prog_name="fipop")
-        assert "Traceback" not in result.output
-        return result
+        return run_over([SNAPSHOT], "check", *arguments, charset=charset)
 
     return start
-
-
-def test_where_nothing_failed_it_ends_with_0(run: Callable[..., Any]) -> None:
-    result = run()
-    assert result.exit_code == 0
-    assert GOOD.message in result.stdout
-
-
-def test_a_failure_is_told_with_what_to_do_and_ends_with_1(run: Callable[..., Any]) -> None:
-    result = run(checks=[[BAD]])
-    assert result.exit_code == 1
-    for told in (BAD.subject.name, BAD.reason, BAD.message, BAD.advice):
-        assert told in result.stdout
 
 
 def test_only_problems_are_shown_if_that_is_asked_for(run: Callable[..., Any]) -> None:
     assert run("--problems").stdout == "2 ok, 0 warning, 0 failed\n"
     assert GOOD.message not in run("--problems", checks=[[GOOD, BAD]]).stdout
-
-
-def test_warnings_are_no_failure(run: Callable[..., Any]) -> None:
-    result = run(checks=[[replace(BAD, severity=Severity.WARNING, advice="widen it")]])
-    assert (result.exit_code, "widen it" in result.stdout) == (0, True)
-
-
-def test_what_could_not_be_read_is_4(run: Callable[..., Any]) -> None:
-    """Of whoever is not logged in everything is refused: nothing failed, since nothing was checked."""
-    unread = (Unread(what="floating IPs", problem="missing right", forbidden=True),)
-    result = run("-o", "json", found=snapshot(unread=unread))
-    assert result.exit_code == 4
-    assert [each["what"] for each in json.loads(result.stdout)["unread"]] == ["floating IPs"]
-    assert run("-o", "json", found=snapshot(unread=unread), checks=[[BAD]]).exit_code == 1
 
 
 def test_a_terminal_without_utf_8_gets_all_that_it_can_show(run: Callable[..., Any]) -> None:

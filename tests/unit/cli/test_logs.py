@@ -4,7 +4,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,18 +12,6 @@ import pytest
 from fipop.cli.logs import TRACE, configure_logging, set_log_level
 from fipop.settings.options import DEFAULTS
 from fipop.settings.values import LogLevel
-
-
-@pytest.fixture(autouse=True)
-def logs_as_they_were() -> Iterator[None]:
-    """Take back what a process does once for all of its life."""
-    root, ours = logging.getLogger(), logging.getLogger("fipop")
-    before = root.handlers[:], root.level, ours.level
-    yield
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    ours.setLevel(before[2])
-
 
 Written = Callable[[], str]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from fipop.cli.cloud_provider import cloud_provider
 from fipop.cli.main import _COMMANDS, main
 from fipop.cli.operator import operator
+from localfleet.rancher_objects import build_kubeconfig
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["operator", "--help"], ["--version"]])
@@ -89,14 +89,8 @@ def test_a_full_disk_ends_a_command_with_a_sentence() -> None:
 def test_ctrl_c_ends_a_command_as_shells_expect(tmp_path: Path) -> None:
     """A server that never answers is asked."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        cluster = {"server": f"https://127.0.0.1:{server.getsockname()[1]}"}
-        config = {
-            "current-context": "one",
-            "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-        }
-        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        server_url = f"https://127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "config").write_text(build_kubeconfig(server=server_url, token="t"))
         argv = [FIPOP, "status", "--kubeconfig", tmp_path / "config"]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         connection, _ = server.accept()

@@ -157,12 +157,6 @@ def test_a_second_retry_waits_until_the_operator_has_seen_the_first_one_go(
     assert seen == ["", RETRY]
 
 
-def test_without_a_failure_there_is_nothing_to_retry(run: Callable[..., Any], link: Link) -> None:
-    show(link, Rollout(target=TARGET, phase=Phase.COMPLETED))
-    result = run("retry")
-    assert (result.exit_code, "nothing to retry" in result.stderr) == (1, True)
-
-
 def test_without_a_rollout_that_is_said(run: Callable[..., Any], link: Link) -> None:
     link.server.remove(KEPT)
     assert (run("status").exit_code, "no rollout" in run("status").stdout) == (0, True)

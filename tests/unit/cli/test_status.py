@@ -6,18 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from fipop.api.codec import format_time
 from fipop.api.names import ANNOTATION_PAUSED
-from fipop.cli.main import main
 from fipop.errors import ApiError, UnavailableError
 from fipop.operator.rollout.plan import Rollout
 from fipop.report.snapshot import Snapshot, Unread
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import TARGET
-from tests.unit.cli.access import Unasked
 from tests.unit.report.snapshots import healthy_installation, snapshot
 
 SINCE = format_time(NOW - timedelta(hours=1))
@@ -37,38 +34,11 @@ WELL, ILL = seen(), seen("False", "GuestUnreachable")
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def run(run_over: Callable[..., Any]) -> Callable[..., Any]:
     def start(*arguments: str, found: tuple[Snapshot | ApiError, ...] = (WELL,)) -> Any:
-        looks = list(found)
-
-        async def read(*_: object, **__: object) -> Any:
-            each = looks.pop(0) if len(looks) > 1 else looks[0]
-            if isinstance(each, ApiError):
-                raise each
-            return each
-
-        monkeypatch.setattr("fipop.cli.reading.read_snapshot", read)
-        monkeypatch.setattr("fipop.cli.reading.POLL_SECONDS", 0.01)
-        monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
-        result = CliRunner().invoke(main, ["status", *arguments], prog_name="fipop")
-        assert "Traceback" not in result.output
-        return result
+        return run_over(found, "status", *arguments)
 
     return start
-
-
-def test_what_is_well_is_0(run: Callable[..., Any]) -> None:
-    result = run()
-    assert result.exit_code == 0
-    for named in ("pool", "10 %", "fipop-1"):
-        assert named in result.stdout
-
-
-def test_what_is_wrong_is_1_with_why_and_what_to_do(run: Callable[..., Any]) -> None:
-    result = run(found=(ILL,))
-    assert result.exit_code == 1
-    for named in ("c-m-1/web", "GuestUnreachable", "kubectl -n c-m-1 describe floatingip web"):
-        assert named in result.stdout
 
 
 def test_of_one_guest_only_what_is_wrong_there_counts(run: Callable[..., Any]) -> None:
@@ -114,16 +84,6 @@ def test_a_request_that_is_lost_does_not_end_the_waiting(run: Callable[..., Any]
     assert (result.exit_code, "ConnectionCut" in result.stderr) == (0, True)
     assert run("--wait", "0s", found=(lost,)).exit_code == 3
     assert run("--wait", "1ms", found=(lost,)).exit_code == 3
-
-
-def test_without_a_leader_nothing_is_well(run: Callable[..., Any]) -> None:
-    result = run(found=(seen(installation=healthy_installation(leadership=None)),))
-    assert (result.exit_code, "NoLeader" in result.stdout) == (1, True)
-
-
-def test_a_guest_alone_is_not_told_of_the_operators_trouble(run: Callable[..., Any]) -> None:
-    result = run("-n", "c-m-1", found=(seen(installation=healthy_installation(leadership=None)),))
-    assert (result.exit_code, "NoLeader" in result.stdout) == (0, False)
 
 
 def test_a_rollout_that_is_paused_shows(run: Callable[..., Any]) -> None:

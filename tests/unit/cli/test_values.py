@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from fipop.cli.main import main
 from fipop.report.snapshot import Snapshot, Unread
 from fipop.report.status import report_status
 from fipop.settings.options import DEFAULTS, parse_settings
-from tests.unit.cli.access import Unasked
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
 
 OVERRIDES = """\
@@ -40,14 +38,9 @@ def build(**changes: Any) -> Snapshot:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def run(run_over: Callable[..., Result]) -> Callable[..., Result]:
     def start(*arguments: str, found: Snapshot | None = None) -> Result:
-        async def read(*_: object, **__: object) -> Any:
-            return found or build()
-
-        monkeypatch.setattr("fipop.cli.reading.read_snapshot", read)
-        monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
-        return CliRunner().invoke(main, ["values", *arguments], prog_name="fipop")
+        return run_over([found or build()], "values", *arguments)
 
     return start
 

@@ -5,13 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from fipop.cli.main import main
 from fipop.report.snapshot import Snapshot, Unread
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
-from tests.unit.cli.access import Unasked
-from tests.unit.report.holders import PAST
 from tests.unit.report.snapshots import build_cluster, snapshot
 
 A = "10.0.0.5"
@@ -19,45 +15,17 @@ POOL = build_range("pool", "10.0.0.1-10.0.0.10")
 HELD = snapshot(
     ranges=[POOL],
     floating_ips=[build_floating_ip("web", status=held_by([A]))],
-    reservations=[build_reservation(A, cluster="demo", history=PAST)],
+    reservations=[build_reservation(A, cluster="demo")],
     clusters=[build_cluster("demo", "c-m-1")],
 )
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def run(run_over: Callable[..., Any]) -> Callable[..., Any]:
     def start(*arguments: str, found: Snapshot = HELD) -> Any:
-        async def read(*_: object, **__: object) -> Any:
-            return found
-
-        for module in ("who", "reading"):
-            monkeypatch.setattr(f"fipop.cli.{module}.read_snapshot", read)
-        monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
-        result = CliRunner().invoke(main, list(arguments), prog_name="fipop")
-        assert "Traceback" not in result.output
-        return result
+        return run_over([found], *arguments)
 
     return start
-
-
-@pytest.mark.parametrize("asked", [A, "demo", "c-m-1"])
-def test_an_address_or_a_cluster_tells_who_has_what(run: Callable[..., Any], asked: str) -> None:
-    result = run("who", asked)
-    assert result.exit_code == 0
-    for word in (A, "held", "demo", "c-m-1/web", "pool", "c-m-8/old"):
-        assert word in result.stdout
-
-
-def test_an_address_in_quarantine_tells_until_when(run: Callable[..., Any]) -> None:
-    waiting = build_reservation(A, quarantined_until="2026-03-01T13:00:00Z", history=PAST)
-    result = run("who", A, found=snapshot(ranges=[POOL], reservations=[waiting]))
-    assert "2026-03-01 13:00:00Z" in result.stdout
-
-
-def test_of_a_stranger_nothing_is_known_and_that_is_1(run: Callable[..., Any]) -> None:
-    for asked in ("10.9.9.9", "nobody"):
-        result = run("who", asked)
-        assert (result.exit_code, asked in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("asked", ["10.0.0.999", "10.0.0", "fd00::g1:", "1:2:3:4:5:6:7:8:9"])
@@ -117,12 +85,3 @@ def test_a_range_that_could_not_be_read_is_not_called_missing(run: Callable[...,
 def test_the_name_of_a_range_tells_all_that_is_held_from_it(run: Callable[..., Any]) -> None:
     result = run("who", "pool")
     assert (result.exit_code, A in result.stdout) == (0, True)
-
-
-def test_free_tells_what_comes_next_and_of_a_range_that_is_not_there(run: Callable[..., Any]) -> None:
-    lines = run("free", "pool", "--count", "2").stdout.splitlines()
-    assert lines[1:3] == ["10.0.0.1", "10.0.0.2"]
-    assert lines[3].startswith("9 free, 1 used, 0 in quarantine")
-    assert run("free", "nothing").exit_code == 1
-    assert run("free", "pool", "--family", "ipv6").exit_code == 1
-    assert run("free", "pool", "--count", "0").exit_code == 2

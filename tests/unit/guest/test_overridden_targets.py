@@ -119,12 +119,6 @@ def test_only_the_guest_clusters_of_an_entry_have_another_digest() -> None:
     assert both[0] == both[1]
 
 
-def test_a_label_decides_as_it_is_now() -> None:
-    found = overridden(RACKS.format(name="a", asn=1))
-    assert found.for_guest(cluster(rack="a")).name != found.for_guest(cluster()).name
-    assert found.for_guest(cluster(rack="a")).entries - found.for_guest(cluster()).entries
-
-
 def test_a_target_with_overrides_is_kept_whole() -> None:
     found = overridden(RACKS.format(name="a", asn=1) + OLD % ("b" * 64))
     again = parse_target(render_target(found))

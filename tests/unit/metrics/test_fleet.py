@@ -52,15 +52,6 @@ def test_the_four_metrics_that_users_scrape_are_there_to_the_letter(fleet: Scrap
     )
 
 
-def test_the_legacy_counter_has_no_total_in_any_line(fleet: Scraped) -> None:
-    count_guest_event("demo", "harv1", GuestEvent.CONFIG_MAP, True)
-
-    text = fleet.render()
-
-    assert "# HELP kubefipoperator_guestcluster_events " in text
-    assert "kubefipoperator_guestcluster_events_total" not in text
-
-
 def test_a_guest_that_is_gone_shows_no_events_and_a_namesake_counts_from_zero(fleet: Scraped) -> None:
     count_guest_event("demo", "harv1", GuestEvent.API_CONNECTION, True)
     count_guest_event("shop", "harv1", GuestEvent.API_CONNECTION, True)

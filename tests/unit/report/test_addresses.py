@@ -15,10 +15,14 @@ from fipop.report.addresses import (
     report_holdings,
     search,
 )
-from fipop.report.snapshot import Kind, Snapshot, Unread
+from fipop.report.snapshot import Snapshot
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
-from tests.unit.report.holders import PAST
 from tests.unit.report.snapshots import build_cluster, snapshot
+
+PAST = [
+    {"namespace": "c-m-8", "name": "old", "cluster": "eight", "releasedAt": "2026-02-02T00:00:00Z"},
+    {"namespace": "c-m-7", "name": "older", "cluster": "seven", "releasedAt": "2026-01-02T00:00:00Z"},
+]
 
 
 def ask(found: Snapshot, text: str) -> AddressReport:
@@ -26,43 +30,9 @@ def ask(found: Snapshot, text: str) -> AddressReport:
     return answer
 
 
-def test_a_held_address_tells_its_holder_and_its_past() -> None:
-    found = snapshot(
-        ranges=[build_range("pool", "10.0.0.0/24")],
-        floating_ips=[build_floating_ip("web", status=held_by(["10.0.0.5"]))],
-        reservations=[build_reservation("10.0.0.5", requested="static", history=PAST)],
-        clusters=[build_cluster("demo", "c-m-1")],
-    )
-    answer = ask(found, "10.0.0.5")
-    assert answer.state is AddressState.HELD
-    assert answer.owner is not None
-    assert (answer.owner.cluster, answer.owner.name) == ("demo", "web")
-    assert answer.static
-    assert [each.cluster for each in answer.past_owners] == ["eight", "seven"]
-    assert not answer.contenders
-    assert not answer.out_of_range
-
-
-def test_quarantine_names_who_had_it_once() -> None:
-    found = snapshot(
-        ranges=[build_range("pool", "10.0.0.0/24")],
-        reservations=[
-            build_reservation(
-                "10.0.0.5",
-                "old",
-                namespace="c-m-8",
-                cluster="eight",
-                quarantined_until="2026-03-01T13:00:00Z",
-                history=PAST,
-            )
-        ],
-    )
-    answer = ask(found, "10.0.0.5")
-    assert answer.state is AddressState.QUARANTINED
-    assert answer.quarantined_until is not None
-    assert answer.owner is not None
-    assert answer.owner.until is not None
-    assert [each.cluster for each in answer.past_owners] == ["seven"]
+def test_an_address_that_its_owner_asked_for_is_static() -> None:
+    found = snapshot(reservations=[build_reservation("10.0.0.5", requested="static")])
+    assert ask(found, "10.0.0.5").static
 
 
 def test_the_address_of_an_imported_cluster_that_is_gone_says_why_it_waits_longer() -> None:
@@ -71,37 +41,6 @@ def test_the_address_of_an_imported_cluster_that_is_gone_says_why_it_waits_longe
     answer = ask(snapshot(ranges=[build_range("pool", "10.0.0.0/24")], reservations=[waiting]), "10.0.0.5")
     assert "gone from Rancher at 2026-03-01 12:00:00Z" in answer.remark
     assert "24 h" in answer.remark
-
-
-def test_who_names_an_address_beside_its_holder_contends() -> None:
-    found = snapshot(
-        ranges=[build_range("pool", "10.0.0.0/24")],
-        floating_ips=[
-            build_floating_ip("web", status=held_by(["10.0.0.5"])),
-            build_floating_ip("twin", namespace="c-m-2", status=held_by(["10.0.0.5"])),
-            build_floating_ip("wish", namespace="c-m-3", ipaddress="10.0.0.5"),
-        ],
-        reservations=[build_reservation("10.0.0.5")],
-    )
-    assert [each.name for each in ask(found, "10.0.0.5").contenders] == ["twin", "wish"]
-
-
-def test_whoever_asks_for_an_address_of_another_is_named_beside_it() -> None:
-    found = snapshot(
-        ranges=[build_range("pool", "10.0.0.0/24")],
-        floating_ips=[
-            build_floating_ip("web", ipaddress="10.0.0.5", status=held_by(["10.0.0.5"])),
-            build_floating_ip("wish", namespace="c-m-3", ipaddress="10.0.0.5", status=held_by(["10.0.0.6"])),
-            build_floating_ip("new", namespace="c-m-4", ipaddress="10.0.0.7"),
-        ],
-        reservations=[
-            build_reservation("10.0.0.5"),
-            build_reservation("10.0.0.6", "wish", namespace="c-m-3"),
-        ],
-    )
-    assert [str(each) for each in ask(found, "10.0.0.5").requested_by] == ["c-m-3/wish"]
-    assert ask(found, "10.0.0.6").requested_by == ()
-    assert ask(found, "10.0.0.7").requested_by == (), "it is named by its owner already"
 
 
 def test_an_address_names_the_services_that_use_it_and_is_found_by_them() -> None:
@@ -134,32 +73,16 @@ def test_an_address_of_nobody(text: str, state: AddressState, word: str) -> None
     assert word in answer.remark
 
 
-def test_a_space_knows_nothing_of_another() -> None:
-    found = snapshot(
-        ranges=[
-            build_range("one", "10.0.0.0/24", addressSpace="one"),
-            build_range("two", "10.0.0.0/24", addressSpace="two"),
-        ],
-        reservations=[build_reservation("10.0.0.5", space="one", range_name="one")],
-    )
-    answers = {each.space: each.state for each in report_address(found, parse_address("10.0.0.5"))}
-    assert answers == {"one": AddressState.HELD, "two": AddressState.FREE}
-
-
-def test_an_address_that_only_guest_clusters_use_names_them_and_is_not_free() -> None:
-    reported = [{"address": "10.0.0.1", "guest": "c-m-1"}, {"address": "10.0.0.1", "guest": "c-m-2"}]
+def test_an_address_that_only_guest_clusters_use_names_them() -> None:
+    reported = [{"address": "10.0.0.1", "guest": guest} for guest in ("c-m-1", "c-m-2")]
     found = snapshot(
         ranges=[build_range("pool", "10.0.0.1-10.0.0.3") | {"status": {"reported": reported}}],
         clusters=[build_cluster("demo", "c-m-1")],
     )
     answer = ask(found, "10.0.0.1")
-    assert (answer.state, answer.range) == (AddressState.REPORTED, "pool")
     assert answer.owner is not None
     assert (answer.owner.namespace, answer.owner.name, answer.owner.cluster) == ("c-m-1", "", "demo")
     assert [each.namespace for each in answer.contenders] == ["c-m-2"]
-    assert [each.address for each in report_holdings(found, find_namespaces(found, "demo"))] == ["10.0.0.1"]
-    told = free(found, "pool", None, 3)
-    assert (told.addresses, told.quarantined) == (("10.0.0.2", "10.0.0.3"), 1)
 
 
 @pytest.mark.parametrize("name", ["demo", "fleet-default/demo", "c-m-1", "web", "c-m-1/web"])
@@ -233,42 +156,7 @@ def free(found: Snapshot, name: str, family: Family | None, count: int) -> Any:
     return report_free(found, asked, family, count)
 
 
-def test_free_addresses_come_in_the_order_of_the_range() -> None:
-    pool = build_range("pool", "10.0.0.0/29", searchOrder="desc", exclude=["10.0.0.4"])
-    found = snapshot(ranges=[pool], reservations=[build_reservation("10.0.0.6")])
-    told = free(found, "pool", None, 3)
-    assert told.addresses == ("10.0.0.5", "10.0.0.3", "10.0.0.2")
-    assert (told.free, told.used) == (4, 1)
-    assert told.withheld == {"excluded": 1, "ends of CIDRs, .0 and .255": 2}
-    assert not told.problem
-    assert free(found, "pool", None, 3) == told, "asking changes nothing"
-
-
-def test_a_full_or_draining_range_says_why_it_gives_nothing() -> None:
-    full = snapshot(ranges=[build_range("pool", "10.0.0.1")], reservations=[build_reservation("10.0.0.1")])
-    draining = snapshot(ranges=[build_range("pool", "10.0.0.1", draining=True)])
-    for each in (full, draining):
-        found = free(each, "pool", None, 1)
-        assert found.problem
-        assert (found.free, found.addresses) == (0, ())
-
-
-def test_addresses_of_an_older_range_are_counted_as_its_own() -> None:
-    older = build_range("older", "10.0.0.1-10.0.0.5")
-    younger = build_range("younger", "10.0.0.1-10.0.0.8", created="2026-02-01T00:00:00Z")
-    found = free(snapshot(ranges=[older, younger]), "younger", None, 10)
-    assert found.addresses == ("10.0.0.6", "10.0.0.7", "10.0.0.8")
-    assert found.withheld == {"of an older range": 5}
-
-
 def test_a_family_that_the_range_has_not() -> None:
     found = snapshot(ranges=[build_range("pool", "2001:db8::1-2001:db8::9")])
     assert free(found, "pool", None, 1).addresses == ("2001:db8::1",)
     assert "IPv4" in free(found, "pool", Family.IPV4, 1).problem
-
-
-def test_free_offers_nothing_while_reservations_could_not_be_read() -> None:
-    unread = (Unread(what=Kind.RESERVATIONS, problem="missing right"),)
-    found = free(snapshot(ranges=[build_range("pool", "10.0.0.0/29")], unread=unread), "pool", None, 3)
-    assert (found.addresses, found.free, found.used) == ((), None, None)
-    assert found.problem

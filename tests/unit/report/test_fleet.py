@@ -6,12 +6,7 @@ from fipop.report.fleet import GuestSummary, report_floating_ips, report_guests
 from fipop.report.snapshot import Snapshot
 from tests.harness.objects import build_floating_ip, held_by
 from tests.unit.report.snapshots import build_cluster, snapshot
-
-SINCE = "2026-02-01T00:00:00Z"
-
-
-def condition(status: str, reason: str) -> dict[str, Any]:
-    return {"type": "Ready", "status": status, "reason": reason, "message": "m", "lastTransitionTime": SINCE}
+from tests.unit.report.test_findings import condition
 
 
 def floating(
@@ -33,11 +28,6 @@ def guests(found: Snapshot) -> tuple[GuestSummary, ...]:
 def test_a_floating_ip_that_nobody_looked_at_says_so() -> None:
     (found,) = report_floating_ips(snapshot(floating_ips=[build_floating_ip("web", ipaddress="10.0.0.9")]))
     assert (found.ready.status.value, found.ready.reason) == ("Unknown", "NoStatus")
-
-
-def test_a_floating_ip_is_told_as_its_status_has_it() -> None:
-    (found,) = report_floating_ips(snapshot(floating_ips=[floating("web", ILL)]))
-    assert (found.cluster, found.ready.status.value, found.ready.reason) == ("demo", "False", "RangeFull")
 
 
 def test_guest_clusters_are_those_with_floating_ips_and_those_that_are_opted_in() -> None:

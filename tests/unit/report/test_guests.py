@@ -11,11 +11,13 @@ from fipop.errors import ForbiddenError
 from fipop.report.guests import GuestReport, list_unread, read_guests
 from localfleet.certificates import build_authority
 from localfleet.proxy import RancherProxy
+from localfleet.rancher_objects import build_kubeconfig
+from localfleet.simulated import SimulatedGuest
 from tests.harness.answering_client import AnsweringClient
-from tests.harness.kubeconfigs import TOKEN, add_guest
 from tests.harness.objects import v4
 from tests.unit.report.snapshots import build_cluster, snapshot
 
+TOKEN = "token"
 SNAPSHOT = snapshot(clusters=[build_cluster("demo", "c-m-a")])
 
 
@@ -60,8 +62,10 @@ async def test_a_secret_that_the_reader_may_not_get_is_unread() -> None:
 
 
 async def test_a_guest_is_asked_and_tells_what_it_carries(proxy: RancherProxy) -> None:
-    kubeconfig = add_guest(proxy, "c-m-a")
-    value = base64.b64encode(kubeconfig).decode()
+    proxy.add_guest("c-m-a", SimulatedGuest(latency_seconds=0.01))
+    proxy.bind_token(TOKEN, "c-m-a")
+    kubeconfig = build_kubeconfig(server=proxy.url_of("c-m-a"), token=TOKEN, ca_pem=proxy.ca_pem)
+    value = base64.b64encode(kubeconfig.encode()).decode()
     (words,) = await read_guests(client(value), SNAPSHOT, ["c-m-a"])
     assert (words.step, words.problem) == ("", "")
     assert words.version

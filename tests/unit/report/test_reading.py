@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
-from fipop.errors import ApiError, ForbiddenError, UnavailableError
+from fipop.errors import ApiError, UnavailableError
 from fipop.kube.client import Listing
 from fipop.kube.resources import (
-    CONFIG_MAPS,
     FLOATING_IP_RANGES,
     FLOATING_IPS,
-    LEASES,
     PROVISIONING_CLUSTERS,
     Resource,
 )
@@ -42,15 +40,6 @@ async def read(
 
 def error(kind: type[ApiError], status: int = 0) -> ApiError:
     return kind("list X", status=status)
-
-
-async def test_what_may_not_be_read_is_named_with_the_right_and_the_rest_is_there() -> None:
-    found = await read({LEASES: error(ForbiddenError, 403), CONFIG_MAPS: error(ForbiddenError, 403)})
-    assert [each.name for each in found.cache.floating_ips.all()] == ["web"]
-    told = {each.what: each.problem for each in found.unread}
-    assert "get leases.coordination.k8s.io in kube-fip" in told["the operator's Lease"]
-    assert found.installation.has_settings is None
-    assert all(each.forbidden for each in found.unread)
 
 
 async def test_a_server_that_does_not_know_us_or_is_in_trouble_is_told_too() -> None:

@@ -46,13 +46,6 @@ async def test_without_an_operator_there_is_nothing_to_ask() -> None:
     assert await probe_secret_rights(reviewing(), alone) == []
 
 
-def test_each_right_that_the_reader_lacks_is_a_warning() -> None:
-    (well,) = judge_rights(SNAPSHOT)
-    assert well.severity is Severity.OK
-    (missing,) = judge_rights(replace(SNAPSHOT, unread=(Unread(what="reservations", problem="no right"),)))
-    assert (missing.severity, missing.subject.name) == (Severity.WARNING, "reservations")
-
-
 def test_only_whoever_lacks_a_right_is_told_to_bind_one() -> None:
     for is_forbidden in (True, False):
         unread = (Unread(what="reservations", problem="why", forbidden=is_forbidden),)

@@ -12,33 +12,14 @@ from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import OTHER, TARGET
 from tests.harness.steps import count_steps
-from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
-from tests.unit.report.test_findings import POOL, WEB, condition, floating
+from tests.unit.report.snapshots import healthy_installation, snapshot
+from tests.unit.report.test_findings import POOL, condition, floating
 
 
-def test_a_healthy_installation_has_no_problem() -> None:
-    found = report_status(
-        snapshot(
-            ranges=[POOL],
-            floating_ips=[WEB],
-            reservations=[build_reservation("10.0.0.5")],
-            clusters=[build_cluster("demo", "c-m-1")],
-        )
-    )
-    assert found.healthy
-    assert not found.problems
-    assert found.count_floating_ips() == {"inAll": 1, "ready": 1, "notReady": 0, "unknown": 0}
-    assert found.count_guests()["inAll"] == 1
-
-
-def test_the_worst_comes_first() -> None:
-    found = report_status(
-        snapshot(
-            ranges=[POOL, build_range("broken", "x")],
-            floating_ips=[floating("web", condition("False", "No"))],
-        )
-    )
-    assert [each.severity.value for each in found.problems] == ["critical", "critical"]
+def test_a_range_is_shown_with_its_harvester_cluster_and_network() -> None:
+    places = {"harvesterClusterName": "harv1", "harvesterNetworkName": "vlan-1"}
+    (shown,) = report_status(snapshot(ranges=[build_range("pool", "10.0.0.1", annotations=places)])).ranges
+    assert (shown.harvester_cluster, shown.harvester_network) == ("harv1", "vlan-1")
 
 
 def test_of_one_guest_only_its_own_problems_are_told() -> None:

@@ -52,12 +52,6 @@ def _links(text: str) -> list[str]:
     return [part for part in parts if not part.startswith("#")]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-async def test_only_get_is_answered(address: str, method: str) -> None:
-    async with aiohttp.ClientSession() as session, session.request(method, address + "/") as answer:
-        assert answer.status == 405
-
-
 @pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0"])
 async def test_a_name_that_leads_to_this_machine_is_refused(bind: str) -> None:
     """In a pod it listens on all addresses, and `kubectl port-forward` leads to its loopback."""
