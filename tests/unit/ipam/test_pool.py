@@ -23,10 +23,6 @@ def addresses(pool: Pool) -> list[str]:
     ]
 
 
-def last_octets(pool: Pool) -> list[int]:
-    return [value % 256 for value in pool.addresses.v4.addresses()]
-
-
 @given(
     texts=st.lists(parts(), min_size=1, max_size=5),
     exclude=st.lists(parts(), max_size=3),
@@ -164,96 +160,7 @@ def test_a_network_address_is_no_masked_part():
     assert parse_pool("10.0.0.0/24,2001:db8::/64,10.0.0.1/32,10.0.0.1").masked == ()
 
 
-# Ends of CIDRs
-
-
-@pytest.mark.parametrize(
-    ("text", "last"),
-    [
-        ("10.0.0.0/29", [1, 2, 3, 4, 5, 6]),
-        ("10.0.0.0/30", [1, 2]),
-        ("10.0.0.0/31", [0, 1]),
-        ("10.0.0.0/32", [0]),
-        ("10.0.0.0-10.0.0.3", [0, 1, 2, 3]),
-        ("192.168.0.200/30,192.168.0.200/29", [201, 202, 203, 204, 205, 206]),
-        ("192.168.0.200/29,192.168.0.200/30", [201, 202, 203, 204, 205, 206]),
-        ("10.0.0.0/30,10.0.0.4/30", [1, 2, 5, 6]),
-        ("10.0.0.0/30,10.0.0.3", [1, 2, 3]),
-        ("10.0.0.0/30,10.0.0.3/32", [1, 2, 3]),
-        ("10.0.0.0/30,10.0.0.2/31", [1, 2, 3]),
-        ("10.0.0.0/30,10.0.0.3-10.0.0.4", [1, 2, 3, 4]),
-        ("10.0.0.2/30", [1, 2]),
-    ],
-)
-def test_ends_of_a_cidr_are_skipped_unless_another_part_holds_them_within(text: str, last: list[int]):
-    assert last_octets(parse_pool(text, skip_end_ips=True)) == last
-
-
-def test_ends_are_given_out_where_nobody_asked_to_skip_them():
-    assert last_octets(parse_pool("10.0.0.0/30")) == [0, 1, 2, 3]
-
-
-def test_ranges_of_one_and_two_addresses_can_be_used():
-    """kube-fip-operator gave out nothing of a /32, and one address of a /31."""
-    for prefix_length, capacity in ((32, 1), (31, 2), (30, 2), (29, 6)):
-        assert (
-            capacity_of(parse_pool(f"10.0.0.8/{prefix_length}", skip_end_ips=True, avoid_buggy_ips=True))
-            == capacity
-        )
-
-
-# .0 and .255
-
-
-@pytest.mark.parametrize(
-    ("text", "last"),
-    [
-        ("10.0.0.254-10.0.1.1", [254, 1]),
-        ("10.0.0.0/32", []),
-        ("10.0.0.255", []),
-        ("10.0.0.0/31", [1]),
-        ("10.0.0.252/30", [252, 253, 254]),
-        ("10.0.0.255-10.0.1.0", []),
-    ],
-)
-def test_addresses_ending_in_0_or_255_are_avoided_on_demand(text: str, last: list[int]):
-    assert last_octets(parse_pool(text, avoid_buggy_ips=True)) == last
-
-
-def test_avoiding_buggy_addresses_leaves_ipv6_alone():
-    assert capacity_of(parse_pool("2001:db8::ff-2001:db8::100", avoid_buggy_ips=True)) == 2
-
-
-def test_both_rules_together_count_a_16_exactly():
-    text = "10.0.0.0/16"
-    assert capacity_of(parse_pool(text)) == 65_536
-    assert capacity_of(parse_pool(text, skip_end_ips=True)) == 65_534
-    assert capacity_of(parse_pool(text, avoid_buggy_ips=True)) == 65_536 - 512
-    assert capacity_of(parse_pool(text, avoid_buggy_ips=True, skip_end_ips=True)) == 65_536 - 512
-
-
 # IPv6
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2001:db8::/126", ["2001:db8::1", "2001:db8::2", "2001:db8::3"]),
-        ("2001:db8::/127", ["2001:db8::", "2001:db8::1"]),
-        ("2001:db8::/128", ["2001:db8::"]),
-        ("2001:db8::-2001:db8::1", ["2001:db8::", "2001:db8::1"]),
-        ("2001:db8::/126,2001:db8::", ["2001:db8::1", "2001:db8::2", "2001:db8::3"]),
-        (
-            "2001:db8::-2001:db8::5,2001:db8::4/126",
-            ["2001:db8::", *(f"2001:db8::{n}" for n in (1, 2, 3, 5, 6, 7))],
-        ),
-    ],
-)
-@pytest.mark.parametrize("skip", [True, False])
-def test_the_subnet_router_anycast_address_of_a_cidr_is_never_given_out(
-    text: str, expected: list[str], skip: bool
-):
-    assert addresses(parse_pool(text, skip_end_ips=skip)) == expected
 
 
 def test_no_ipv6_pool_holds_addresses_that_are_read_as_ipv4():
@@ -261,23 +168,6 @@ def test_no_ipv6_pool_holds_addresses_that_are_read_as_ipv4():
     assert capacity_of(pool) == 2
     assert addresses(pool) == ["::fffe:ffff:ffff", "::1:0:0:0"]
     assert parse_address("::ffff:1.2.3.4") not in parse_pool("::/0")
-
-
-# Exclusions
-
-
-def test_exclusions_take_the_same_grammar():
-    pool = parse_pool(
-        "10.0.0.0/29,2001:db8::1-2001:db8::4",
-        exclude=["10.0.0.2-10.0.0.3, 10.0.0.6", "2001:db8::2/127", "::ffff:10.0.0.7", "192.0.2.0/24"],
-    )
-    assert addresses(pool) == ["10.0.0.0", "10.0.0.1", "10.0.0.4", "10.0.0.5", "2001:db8::1", "2001:db8::4"]
-
-
-def test_everything_can_be_excluded():
-    pool = parse_pool("10.0.0.0/8", exclude=["0.0.0.0/0"])
-    assert capacity_of(pool) == 0
-    assert not pool.families
 
 
 @pytest.mark.parametrize(

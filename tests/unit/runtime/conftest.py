@@ -1,24 +1,14 @@
-"""An event loop whose clock jumps, and a TLS server that does as told."""
+"""A TLS server that does as told."""
 
 import datetime as dt
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 import pytest_asyncio
 from aiohttp import web
 
 from localfleet.certificates import build_authority
-from tests.harness.virtual_time import T, run_virtually
-
-
-@pytest.fixture
-def virtually() -> Callable[[Coroutine[Any, Any, T]], T]:
-    """Runs a coroutine in virtual time."""
-    return run_virtually
-
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handle], Awaitable[tuple[str, str]]]

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -17,9 +17,7 @@ from fipop.backoff import Backoff
 from fipop.errors import FipopError, UnavailableError
 from fipop.runtime.workqueue import Priority, RetryAfter, Run, WorkQueue
 from tests.harness.idle import wait_idle
-from tests.harness.virtual_time import VirtualLoop
-
-Virtually = Callable[[Coroutine[Any, Any, Any]], Any]
+from tests.harness.virtual_time import VirtualLoop, in_virtual_time
 
 
 def new_queue(**options: Any) -> WorkQueue[str]:
@@ -67,255 +65,207 @@ class Journal:
 
 
 class TestAdding:
-    def test_a_key_that_is_added_many_times_runs_once(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal()
-            for _ in range(5):
-                queue.add("a")
-            assert queue.depth == 1
-            async with running(queue, journal):
-                await wait_idle(queue)
-            assert journal.runs == [(0, "a")]
+    @in_virtual_time
+    async def test_a_key_that_is_added_many_times_runs_once(self) -> None:
+        queue, journal = new_queue(), Journal()
+        for _ in range(5):
+            queue.add("a")
+        assert queue.depth == 1
+        async with running(queue, journal):
+            await wait_idle(queue)
+        assert journal.runs == [(0, "a")]
 
-        virtually(scenario())
-
-    def test_a_key_that_is_added_while_it_is_worked_on_runs_again_after(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal()
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(0.5)
-                queue.add("a")
-                queue.add("a", delay_seconds=20)
-                await wait_idle(queue)
-            assert journal.times == [0, 1]
-
-        virtually(scenario())
-
-    def test_what_was_added_before_its_handler_looked_causes_no_further_run(
-        self, virtually: Virtually
-    ) -> None:
-        async def scenario() -> None:
-            runs: list[float] = []
-            queue = new_queue()
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-
-            async def look_late(key: str) -> None:
-                runs.append(loop.time() - began)
-                await asyncio.sleep(1)
-                queue.drop_rerun(key)
-
-            working = asyncio.create_task(queue.run(look_late, concurrency=1))
+    @in_virtual_time
+    async def test_a_key_that_is_added_while_it_is_worked_on_runs_again_after(self) -> None:
+        queue, journal = new_queue(), Journal()
+        async with running(queue, journal):
             queue.add("a")
             await asyncio.sleep(0.5)
             queue.add("a")
-            await asyncio.sleep(1.5)
-            assert runs == [0], "what was added is known to the run that looked after it"
-            queue.add("a")
-            await asyncio.sleep(0.5)
             queue.add("a", delay_seconds=20)
+            await wait_idle(queue)
+        assert journal.times == [0, 1]
+
+    @in_virtual_time
+    async def test_what_was_added_before_its_handler_looked_causes_no_further_run(self) -> None:
+        runs: list[float] = []
+        queue = new_queue()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        async def look_late(key: str) -> None:
+            runs.append(loop.time() - began)
+            await asyncio.sleep(1)
+            queue.drop_rerun(key)
+
+        working = asyncio.create_task(queue.run(look_late, concurrency=1))
+        queue.add("a")
+        await asyncio.sleep(0.5)
+        queue.add("a")
+        await asyncio.sleep(1.5)
+        assert runs == [0], "what was added is known to the run that looked after it"
+        queue.add("a")
+        await asyncio.sleep(0.5)
+        queue.add("a", delay_seconds=20)
+        await asyncio.sleep(60)
+        assert runs == [0, 2, 22.5], "what is to be looked at later is"
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    @pytest.mark.parametrize(("delays", "due"), [((30, 10, 20), 10), ((30, 0), 0)])
+    @in_virtual_time
+    async def test_the_earliest_of_several_delays_wins(self, delays: tuple[float, ...], due: float) -> None:
+        queue, journal = new_queue(), Journal()
+        async with running(queue, journal):
+            for delay in delays:
+                queue.add("a", delay_seconds=delay)
             await asyncio.sleep(60)
-            assert runs == [0, 2, 22.5], "what is to be looked at later is"
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+        assert journal.times == [due]
 
-        virtually(scenario())
+    @in_virtual_time
+    async def test_urgent_keys_go_first_and_equals_in_their_order(self) -> None:
+        queue, journal = new_queue(), Journal()
+        for key in ("round-1", "round-2"):
+            queue.add(key, priority=Priority.BACKGROUND)
+        for key in ("a", "b"):
+            queue.add(key)
+        queue.add("new", priority=Priority.URGENT)
+        queue.add("round-2", priority=Priority.URGENT)
+        async with running(queue, journal, concurrency=1):
+            await wait_idle(queue)
+        assert [key for _, key in journal.runs] == ["new", "round-2", "a", "b", "round-1"]
 
-    def test_the_earliest_of_several_delays_wins(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal()
-            async with running(queue, journal):
-                for delay in (30, 10, 20):
-                    queue.add("a", delay_seconds=delay)
-                await asyncio.sleep(60)
-            assert journal.times == [10]
-
-        virtually(scenario())
-
-    def test_an_add_without_delay_overtakes_a_delayed_one(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal()
-            async with running(queue, journal):
-                queue.add("a", delay_seconds=30)
-                queue.add("a")
-                await asyncio.sleep(60)
-            assert journal.times == [0]
-
-        virtually(scenario())
-
-    def test_urgent_keys_go_first_and_equals_in_their_order(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal()
-            for key in ("round-1", "round-2"):
-                queue.add(key, priority=Priority.BACKGROUND)
-            for key in ("a", "b"):
-                queue.add(key)
-            queue.add("new", priority=Priority.URGENT)
-            queue.add("round-2", priority=Priority.URGENT)
-            async with running(queue, journal, concurrency=1):
-                await wait_idle(queue)
-            assert [key for _, key in journal.runs] == ["new", "round-2", "a", "b", "round-1"]
-
-        virtually(scenario())
-
-    @pytest.mark.parametrize("first", [RetryAfter(1), FipopError("no")])
-    def test_what_was_urgent_once_comes_back_behind_what_is_new(
-        self, virtually: Virtually, first: Any
+    @pytest.mark.parametrize(
+        ("first", "priority", "of_others"),
+        [
+            (RetryAfter(1), Priority.URGENT, Priority.URGENT),
+            (FipopError("no"), Priority.URGENT, Priority.URGENT),
+            (RetryAfter(1), Priority.BACKGROUND, Priority.NORMAL),
+        ],
+    )
+    @in_virtual_time
+    async def test_what_comes_back_is_urgent_no_more_and_background_work_stays_it(
+        self, first: Any, priority: Priority, of_others: Priority
     ) -> None:
-        async def scenario() -> None:
-            queue = new_queue(backoff=Backoff(first_seconds=2.0, limit_seconds=300))
-            journal = Journal(first)
-            queue.add("old", priority=Priority.URGENT)
-            async with running(queue, journal, concurrency=1):
-                await asyncio.sleep(0.5)
-                for number in range(4):
-                    queue.add(f"new-{number}", priority=Priority.URGENT)
-                await asyncio.sleep(60)
-            assert [key for _, key in journal.runs] == ["old", "new-0", "new-1", "new-2", "new-3", "old"]
+        queue = new_queue(backoff=Backoff(first_seconds=2.0, limit_seconds=300))
+        journal = Journal(first)
+        queue.add("old", priority=priority)
+        async with running(queue, journal, concurrency=1):
+            await asyncio.sleep(0.5)
+            for number in range(4):
+                queue.add(f"new-{number}", priority=of_others)
+            await asyncio.sleep(60)
+        assert [key for _, key in journal.runs] == ["old", "new-0", "new-1", "new-2", "new-3", "old"]
 
-        virtually(scenario())
+    @in_virtual_time
+    async def test_a_key_whose_priority_was_raised_takes_a_new_place_afterwards(self) -> None:
+        queue = new_queue()
+        seen: list[str] = []
 
-    def test_background_work_comes_back_as_such(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal(RetryAfter(1))
-            queue.add("old", priority=Priority.BACKGROUND)
-            async with running(queue, journal, concurrency=1):
-                await asyncio.sleep(0.5)
-                for number in range(3):
-                    queue.add(f"new-{number}")
-                await asyncio.sleep(60)
-            assert [key for _, key in journal.runs] == ["old", "new-0", "new-1", "new-2", "old"]
+        async def handle(key: str) -> None:
+            seen.append(key)
+            if seen == ["x"]:
+                queue.add("x", priority=Priority.BACKGROUND)
 
-        virtually(scenario())
+        queue.add("a")
+        for key in ("x", "b"):
+            queue.add(key, priority=Priority.BACKGROUND)
+        queue.add("x", priority=Priority.URGENT)
+        async with running(queue, handle, concurrency=1):
+            await wait_idle(queue)
+        assert seen == ["x", "a", "b", "x"]
 
-    def test_a_key_whose_priority_was_raised_takes_a_new_place_afterwards(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue = new_queue()
-            seen: list[str] = []
+    @in_virtual_time
+    async def test_no_more_than_the_bound_run_at_once(self) -> None:
+        queue, journal = new_queue(), Journal()
+        async with running(queue, journal, concurrency=3):
+            for number in range(10):
+                queue.add(str(number))
+            await wait_idle(queue)
+        assert journal.most_at_once == 3
+        assert len(journal.runs) == 10
 
-            async def handle(key: str) -> None:
-                seen.append(key)
-                if seen == ["x"]:
-                    queue.add("x", priority=Priority.BACKGROUND)
+    @in_virtual_time
+    async def test_a_handler_may_add_keys_its_own_too(self) -> None:
+        queue = new_queue()
+        seen: list[str] = []
 
+        async def handle(key: str) -> None:
+            seen.append(key)
+            if len(seen) < 3:
+                queue.add(key)
+
+        async with running(queue, handle):
             queue.add("a")
-            for key in ("x", "b"):
-                queue.add(key, priority=Priority.BACKGROUND)
-            queue.add("x", priority=Priority.URGENT)
-            async with running(queue, handle, concurrency=1):
-                await wait_idle(queue)
-            assert seen == ["x", "a", "b", "x"]
-
-        virtually(scenario())
-
-    def test_no_more_than_the_bound_run_at_once(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal()
-            async with running(queue, journal, concurrency=3):
-                for number in range(10):
-                    queue.add(str(number))
-                await wait_idle(queue)
-            assert journal.most_at_once == 3
-            assert len(journal.runs) == 10
-
-        virtually(scenario())
-
-    def test_a_handler_may_add_keys_its_own_too(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue = new_queue()
-            seen: list[str] = []
-
-            async def handle(key: str) -> None:
-                seen.append(key)
-                if len(seen) < 3:
-                    queue.add(key)
-
-            async with running(queue, handle):
-                queue.add("a")
-                await wait_idle(queue)
-            assert seen == ["a", "a", "a"]
-
-        virtually(scenario())
+            await wait_idle(queue)
+        assert seen == ["a", "a", "a"]
 
 
 class TestResults:
-    def test_a_retry_runs_again_after_its_time(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal(RetryAfter(480))
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(1000)
-            assert journal.times == [0, 481]
+    @pytest.mark.parametrize(
+        ("result", "again"),
+        [
+            (RetryAfter(480), 481),
+            (UnavailableError("get Thing", status=429, retry_after=42.0, is_unsent=True), 43),
+        ],
+    )
+    @in_virtual_time
+    async def test_a_key_runs_again_after_the_time_that_its_handler_or_the_server_asks_for(
+        self, result: Any, again: float
+    ) -> None:
+        queue, journal = new_queue(), Journal(result)
+        async with running(queue, journal):
+            queue.add("a")
+            await asyncio.sleep(again + 200)
+        assert journal.times == [0, again]
 
-        virtually(scenario())
+    @in_virtual_time
+    async def test_failures_back_off_exponentially_up_to_the_limit(self) -> None:
+        backoff = Backoff(first_seconds=1, limit_seconds=10)
+        queue, journal = new_queue(backoff=backoff), Journal(*[FipopError("no") for _ in range(6)])
+        async with running(queue, journal):
+            queue.add("a")
+            await asyncio.sleep(200)
+        waits = [
+            later - earlier - 1 for earlier, later in zip(journal.times, journal.times[1:], strict=False)
+        ]
+        for wait, step in zip(waits, (1, 2, 4, 8, 10, 10), strict=True):
+            assert step / 2 <= wait <= step
 
-    def test_failures_back_off_exponentially_up_to_the_limit(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            backoff = Backoff(first_seconds=1, limit_seconds=10)
-            queue, journal = new_queue(backoff=backoff), Journal(*[FipopError("no") for _ in range(6)])
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(200)
-            waits = [
-                later - earlier - 1 for earlier, later in zip(journal.times, journal.times[1:], strict=False)
-            ]
-            for wait, step in zip(waits, (1, 2, 4, 8, 10, 10), strict=True):
-                assert step / 2 <= wait <= step
+    @in_virtual_time
+    async def test_a_success_forgets_earlier_failures(self) -> None:
+        fails = FipopError("no")
+        queue = new_queue(backoff=Backoff(first_seconds=1, limit_seconds=100))
+        journal = Journal(fails, fails, fails, RetryAfter(50), fails)
+        async with running(queue, journal):
+            queue.add("a")
+            await asyncio.sleep(500)
+        assert journal.times[-1] - journal.times[-2] <= 2
 
-        virtually(scenario())
+    @in_virtual_time
+    async def test_an_event_does_not_wait_for_the_back_off(self) -> None:
+        queue, journal = (
+            new_queue(backoff=Backoff(first_seconds=100, limit_seconds=300)),
+            Journal(FipopError("no")),
+        )
+        async with running(queue, journal):
+            queue.add("a")
+            await asyncio.sleep(5)
+            queue.add("a")
+            await asyncio.sleep(500)
+        assert journal.times == [0, 5]
 
-    def test_a_success_forgets_earlier_failures(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            fails = FipopError("no")
-            queue = new_queue(backoff=Backoff(first_seconds=1, limit_seconds=100))
-            journal = Journal(fails, fails, fails, RetryAfter(50), fails)
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(500)
-            assert journal.times[-1] - journal.times[-2] <= 2
-
-        virtually(scenario())
-
-    def test_an_event_does_not_wait_for_the_back_off(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = (
-                new_queue(backoff=Backoff(first_seconds=100, limit_seconds=300)),
-                Journal(FipopError("no")),
-            )
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(5)
-                queue.add("a")
-                await asyncio.sleep(500)
-            assert journal.times == [0, 5]
-
-        virtually(scenario())
-
-    def test_a_throttling_server_is_given_the_time_it_asks_for(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            error = UnavailableError("get Thing", status=429, retry_after=42.0, is_unsent=True)
-            queue, journal = new_queue(), Journal(error)
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(100)
-            assert journal.times == [0, 43]
-
-        virtually(scenario())
-
-    def test_a_failure_is_logged_once_until_its_text_changes_or_it_is_over(
-        self, virtually: Virtually, caplog: pytest.LogCaptureFixture
+    @in_virtual_time
+    async def test_a_failure_is_logged_once_until_its_text_changes_or_it_is_over(
+        self, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO)
 
-        async def scenario() -> None:
-            first, second = FipopError("the range is full"), FipopError("the guest is away")
-            queue, journal = new_queue(), Journal(first, first, first, second)
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(1000)
-
-        virtually(scenario())
+        first, second = FipopError("the range is full"), FipopError("the guest is away")
+        queue, journal = new_queue(), Journal(first, first, first, second)
+        async with running(queue, journal):
+            queue.add("a")
+            await asyncio.sleep(1000)
         assert [(record.levelname, getattr(record, "error", "")) for record in caplog.records] == [
             ("WARNING", "the range is full"),
             ("WARNING", "the guest is away"),
@@ -323,65 +273,55 @@ class TestResults:
         ]
         assert all(record.key == "a" and record.queue == "test" for record in caplog.records)
 
-    def test_any_other_exception_is_logged_with_its_traceback_counted_and_tried_again(
-        self, virtually: Virtually, caplog: pytest.LogCaptureFixture
+    @in_virtual_time
+    async def test_any_other_exception_is_logged_with_its_traceback_counted_and_tried_again(
+        self, caplog: pytest.LogCaptureFixture
     ) -> None:
         runs: list[Run[str]] = []
 
-        async def scenario() -> None:
-            queue, journal = new_queue(observe=runs.append), Journal(ZeroDivisionError("a bug"))
-            async with running(queue, journal):
-                queue.add("a")
-                queue.add("b")
-                await asyncio.sleep(100)
-            assert [(run.key, run.success) for run in runs] == [("a", False), ("b", True), ("a", True)]
-
-        virtually(scenario())
+        queue, journal = new_queue(observe=runs.append), Journal(ZeroDivisionError("a bug"))
+        async with running(queue, journal):
+            queue.add("a")
+            queue.add("b")
+            await asyncio.sleep(100)
+        assert [(run.key, run.success) for run in runs] == [("a", False), ("b", True), ("a", True)]
         [record] = [record for record in caplog.records if record.levelname == "ERROR"]
         assert record.exc_info is not None
         assert record.exc_info[0] is ZeroDivisionError
 
-    def test_the_same_crash_of_a_key_is_told_once_and_another_one_again(
-        self, virtually: Virtually, caplog: pytest.LogCaptureFixture
+    @in_virtual_time
+    async def test_the_same_crash_of_a_key_is_told_once_and_another_one_again(
+        self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        async def scenario() -> None:
-            crashes = [ZeroDivisionError("a bug") for _ in range(3)]
-            queue, journal = new_queue(), Journal(*crashes, ZeroDivisionError("another"))
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(1000)
-            assert len(journal.runs) == 5
-
-        virtually(scenario())
+        crashes = [ZeroDivisionError("a bug") for _ in range(3)]
+        queue, journal = new_queue(), Journal(*crashes, ZeroDivisionError("another"))
+        async with running(queue, journal):
+            queue.add("a")
+            await asyncio.sleep(1000)
+        assert len(journal.runs) == 5
         errors = [record for record in caplog.records if record.levelname == "ERROR"]
         assert [str(record.exc_info[1]) for record in errors if record.exc_info] == ["a bug", "another"]
 
-    def test_a_cancellation_from_inside_the_handler_is_a_failure_and_loses_nothing(
-        self, virtually: Virtually
-    ) -> None:
+    @in_virtual_time
+    async def test_a_cancellation_from_inside_the_handler_is_a_failure_and_loses_nothing(self) -> None:
         runs: list[Run[str]] = []
 
-        async def scenario() -> None:
-            queue, journal = new_queue(observe=runs.append), Journal(asyncio.CancelledError())
-            async with running(queue, journal):
-                queue.add("a")
-                await asyncio.sleep(100)
-            assert [run.success for run in runs] == [False, True]
-
-        virtually(scenario())
-
-    def test_metrics_learn_of_each_run(self, virtually: Virtually) -> None:
-        runs: list[Run[str]] = []
-
-        async def scenario() -> None:
-            queue = new_queue(observe=runs.append)
+        queue, journal = new_queue(observe=runs.append), Journal(asyncio.CancelledError())
+        async with running(queue, journal):
             queue.add("a")
-            queue.add("b")
-            await asyncio.sleep(3)
-            async with running(queue, Journal(), concurrency=1):
-                await wait_idle(queue)
+            await asyncio.sleep(100)
+        assert [run.success for run in runs] == [False, True]
 
-        virtually(scenario())
+    @in_virtual_time
+    async def test_metrics_learn_of_each_run(self) -> None:
+        runs: list[Run[str]] = []
+
+        queue = new_queue(observe=runs.append)
+        queue.add("a")
+        queue.add("b")
+        await asyncio.sleep(3)
+        async with running(queue, Journal(), concurrency=1):
+            await wait_idle(queue)
         assert runs == [
             Run(key="a", success=True, waited_seconds=3, worked_seconds=1),
             Run(key="b", success=True, waited_seconds=4, worked_seconds=1),
@@ -389,51 +329,43 @@ class TestResults:
 
 
 class TestStopping:
-    def test_keys_added_before_it_runs_are_kept(self, virtually: Virtually) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal()
-            queue.add("now")
-            queue.add("later", delay_seconds=5)
-            await asyncio.sleep(100)
-            async with running(queue, journal):
-                await wait_idle(queue)
-            assert journal.runs == [(100, "now"), (100, "later")]
+    @in_virtual_time
+    async def test_keys_added_before_it_runs_are_kept(self) -> None:
+        queue, journal = new_queue(), Journal()
+        queue.add("now")
+        queue.add("later", delay_seconds=5)
+        await asyncio.sleep(100)
+        async with running(queue, journal):
+            await wait_idle(queue)
+        assert journal.runs == [(100, "now"), (100, "later")]
 
-        virtually(scenario())
+    @in_virtual_time
+    async def test_the_end_cancels_what_is_being_worked_on_and_starts_nothing_more(self) -> None:
+        queue, journal = new_queue(), Journal()
+        async with running(queue, journal, concurrency=1):
+            for key in ("a", "b"):
+                queue.add(key)
+            queue.add("c", delay_seconds=2)
+            await asyncio.sleep(0.5)
+        assert (journal.working, queue.active) == ([], 0)
+        queue.add("d")
+        await asyncio.sleep(100)
+        assert journal.runs == [(0, "a")]
 
-    def test_the_end_cancels_what_is_being_worked_on_and_starts_nothing_more(
-        self, virtually: Virtually
-    ) -> None:
-        async def scenario() -> None:
-            queue, journal = new_queue(), Journal()
-            async with running(queue, journal, concurrency=1):
-                for key in ("a", "b"):
-                    queue.add(key)
-                queue.add("c", delay_seconds=2)
-                await asyncio.sleep(0.5)
-            assert (journal.working, queue.active) == ([], 0)
-            queue.add("d")
-            await asyncio.sleep(100)
-            assert journal.runs == [(0, "a")]
-
-        virtually(scenario())
-
-    def test_handlers_do_not_inherit_the_context_of_whoever_added_the_key(self, virtually: Virtually) -> None:
+    @in_virtual_time
+    async def test_handlers_do_not_inherit_the_context_of_whoever_added_the_key(self) -> None:
         variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
         seen: list[str] = []
 
-        async def scenario() -> None:
-            queue = new_queue()
+        queue = new_queue()
 
-            async def handle(_: str) -> None:
-                seen.append(variable.get())
+        async def handle(_: str) -> None:
+            seen.append(variable.get())
 
-            async with running(queue, handle):
-                variable.set("of the event")
-                queue.add("a")
-                await wait_idle(queue)
-
-        virtually(scenario())
+        async with running(queue, handle):
+            variable.set("of the event")
+            queue.add("a")
+            await wait_idle(queue)
         assert seen == ["none"]
 
 
