@@ -39,6 +39,8 @@ from tests.harness.virtual_time import VirtualClock, VirtualLoop, virtual_now
 
 WORKSPACE = "fleet-default"
 NAMESPACE = names.OPERATOR_NAMESPACE
+EVERY_GUEST = {"matchLabels": {}}
+"""A selector that every guest cluster matches."""
 CLUSTERS = "clusters"
 """The plural of both kinds of Cluster: provisioning ones have a namespace, management ones have none."""
 SETTLE_SECONDS = 0.9

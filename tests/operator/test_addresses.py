@@ -2,12 +2,11 @@
 
 import pytest
 
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import EVERY_GUEST, Fleet, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
 V6 = "fd00::10"
-EVERY_GUEST = {"matchLabels": {}}
 RETRY = 65
 """Seconds after which all floating IPs that wait were tried again."""
 AFTER_QUARANTINE = 1200
@@ -15,11 +14,7 @@ AFTER_QUARANTINE = 1200
 
 
 def build(*guest_ids: str, **spec: object) -> Fleet:
-    fleet = Fleet()
-    fleet.add_range(**{"clusterSelector": EVERY_GUEST, **spec})
-    for guest_id in guest_ids:
-        fleet.add_guest(guest_id)
-    return fleet
+    return build_fleet(*guest_ids, **{"clusterSelector": EVERY_GUEST, **spec})
 
 
 async def started(*guest_ids: str, **spec: object) -> Fleet:

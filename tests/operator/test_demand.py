@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from fipop.api import names
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import EVERY_GUEST, Fleet
 from tests.harness.history import FLOATING_IPS, RANGES
 from tests.harness.provider_stand_in import CONDITION, ProviderStandIn
 
 A, B = "c-m-a", "c-m-b"
 FIRST = f"cluster-{A}-kubevip"
 SECOND, THIRD, FOURTH, FIFTH = (f"{FIRST}-{number}" for number in (2, 3, 4, 5))
-EVERY_GUEST = {"matchLabels": {}}
 SOON = 45.0
 """After so long a Service that waits has its address."""
 FEW = 120

@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import EVERY_GUEST, Fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
-EVERY_GUEST = {"matchLabels": {}}
 X, Y = "10.0.0.10", "10.0.0.11"
 V6 = "fd00::10"
 BOTH = f"{X}-10.0.0.13,{V6}-fd00::13"

@@ -6,22 +6,18 @@ from typing import Any
 import pytest
 
 from fipop.boundary import ApiRequest
-from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet
+from tests.harness.fleet import CLUSTERS, EVERY_GUEST, WORKSPACE, Fleet, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 HOUR = 3600
 VISITED = 150
 """Every guest cluster was visited twice in that time."""
-EVERY_GUEST = {"matchLabels": {}}
 
 
 def build(*guest_ids: str, **spec: object) -> Fleet:
-    fleet = Fleet()
+    fleet = build_fleet(*guest_ids, **spec)
     fleet.set_options(operateGuestClusterInterval="60")
-    fleet.add_range(**spec)  # type: ignore[arg-type]
-    for each in guest_ids:
-        fleet.add_guest(each)
     return fleet
 
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-from tests.harness.fleet import WORKSPACE, Fleet, build_fleet
+from tests.harness.fleet import EVERY_GUEST, WORKSPACE, Fleet, build_fleet
 
 A, B = "c-m-a", "c-m-b"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
 BLUE = {"matchLabels": {"net": "blue"}}
-EVERY_GUEST = {"matchLabels": {}}
 BOTH = f"{X}-{Z},fd00::10-fd00::12"
 RETRY = 65
 AFTER_QUARANTINE = 1200

@@ -13,11 +13,10 @@ from fipop.guest.in_use import find_in_use
 from fipop.ipam.pool import Part, parse_pool
 from fipop.ipam.ranges import Range, RangeTable
 from fipop.state.reports import Reports, Source
-from tests.harness.fleet import Fleet, Guest
+from tests.harness.fleet import EVERY_GUEST, Fleet, Guest, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
-EVERY_GUEST = {"matchLabels": {}}
 RETRY = 65
 A_VISIT = 75
 AFTER_QUARANTINE = 200
@@ -25,11 +24,8 @@ AFTER_QUARANTINE = 200
 
 def build(*guest_ids: str, **spec: object) -> Fleet:
     """Have a range that matches every guest cluster, and these guest clusters."""
-    fleet = Fleet()
+    fleet = build_fleet(*guest_ids, **{"clusterSelector": EVERY_GUEST, "quarantineSeconds": 90, **spec})
     fleet.set_options(operateGuestClusterInterval="60")
-    fleet.add_range(**{"clusterSelector": EVERY_GUEST, "quarantineSeconds": 90, **spec})  # type: ignore[arg-type]
-    for guest_id in guest_ids:
-        fleet.add_guest(guest_id)
     return fleet
 
 

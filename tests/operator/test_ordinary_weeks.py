@@ -6,14 +6,13 @@ import json
 from typing import Any
 
 from fipop.api import names
-from tests.harness.fleet import CLUSTERS, NAMESPACE, WORKSPACE, Fleet, Guest
+from tests.harness.fleet import CLUSTERS, EVERY_GUEST, NAMESPACE, WORKSPACE, Fleet, Guest, build_fleet
 from tests.harness.history import FLOATING_IPS
 from tests.harness.provider_stand_in import ProviderStandIn
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
 BOTH = {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
-EVERY_GUEST = {"matchLabels": {}}
 VISITED = 150
 RETRY = 65
 HARVESTER = ("daemonsets", "kube-system", "kube-vip")
@@ -22,11 +21,8 @@ MIRRORED = "rancher/mirrored-kube-vip-kube-vip-iptables:v0.8.7"
 
 
 def build(*guest_ids: str, **spec: Any) -> Fleet:
-    fleet = Fleet()
+    fleet = build_fleet(*guest_ids, **{"clusterSelector": EVERY_GUEST, "quarantineSeconds": 90, **spec})
     fleet.set_options(operateGuestClusterInterval="60")
-    fleet.add_range(**{"clusterSelector": EVERY_GUEST, "quarantineSeconds": 90, **spec})
-    for each in guest_ids:
-        fleet.add_guest(each)
     return fleet
 
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import EVERY_GUEST, Fleet
 from tests.harness.history import RANGES
 from tests.harness.stored import condition
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
-EVERY_GUEST = {"matchLabels": {}}
 BLUE = {"matchLabels": {"net": "blue"}}
 X, Y = "10.0.0.10", "10.0.0.11"
 RETRY = 65

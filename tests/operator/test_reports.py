@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.harness.fleet import Fleet
+from tests.harness.fleet import EVERY_GUEST, Fleet, build_fleet
 
 A, B, C, D = "c-m-a", "c-m-b", "c-m-c", "c-m-d"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
-EVERY_GUEST = {"matchLabels": {}}
 BLUE = {"matchLabels": {"net": "blue"}}
 RETRY = 65
 A_VISIT = 75
@@ -18,11 +17,8 @@ AFTER_QUARANTINE = 200
 
 def build(*guest_ids: str, **spec: object) -> Fleet:
     """Have a range that matches every guest cluster, and these guest clusters."""
-    fleet = Fleet()
+    fleet = build_fleet(*guest_ids, **{"clusterSelector": EVERY_GUEST, "quarantineSeconds": 90, **spec})
     fleet.set_options(operateGuestClusterInterval="60")
-    fleet.add_range(**{"clusterSelector": EVERY_GUEST, "quarantineSeconds": 90, **spec})
-    for guest_id in guest_ids:
-        fleet.add_guest(guest_id)
     return fleet
 
 

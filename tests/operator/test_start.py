@@ -15,14 +15,6 @@ SLOW_SECONDS = 2.0
 GATE_SECONDS = 60.0
 
 
-def build(*guest_ids: str) -> Fleet:
-    fleet = Fleet()
-    fleet.add_range()
-    for each in guest_ids:
-        fleet.add_guest(each)
-    return fleet
-
-
 def hold(fleet: Fleet, guest_id: str, address: str) -> None:
     """Have a floating IP that holds an address, which its guest cluster was not told, as a restored store shows it."""
     fleet.ask(guest_id, has=address)
@@ -33,7 +25,7 @@ def hold(fleet: Fleet, guest_id: str, address: str) -> None:
 
 
 async def test_nothing_new_is_assigned_or_written_until_every_guest_cluster_was_read() -> None:
-    fleet = build(A, B, C)
+    fleet = build_fleet(A, B, C)
     hold(fleet, A, Z)
     fleet.guests[B].add_service(X)
     fleet.guests[B].hanging = True
@@ -47,7 +39,7 @@ async def test_nothing_new_is_assigned_or_written_until_every_guest_cluster_was_
 
 
 async def test_a_guest_cluster_that_does_not_answer_delays_new_addresses_by_a_minute() -> None:
-    fleet = build(B, C)
+    fleet = build_fleet(B, C)
     fleet.guests[B].hanging = True
     fleet.ask(C)
     await fleet.start(seconds=GATE_SECONDS - 10)
@@ -59,7 +51,7 @@ async def test_a_guest_cluster_that_does_not_answer_delays_new_addresses_by_a_mi
 async def test_at_a_slow_pace_each_guest_cluster_is_read_once_before_the_gate_opens() -> None:
     """All visits wait for the turns of their requests at once, for longer than the requests of a visit may take."""
     guest_ids = [f"c-m-{number}" for number in range(60)]
-    fleet = build(*guest_ids)
+    fleet = build_fleet(*guest_ids)
     fleet.set_options(guestRequestsPerSecond="4")
     fleet.ask(guest_ids[0])
     await fleet.start(seconds=0)
@@ -73,7 +65,7 @@ async def test_at_a_slow_pace_each_guest_cluster_is_read_once_before_the_gate_op
 
 
 async def test_a_failed_reading_is_repeated_before_the_gate_opens() -> None:
-    fleet = build(B, C)
+    fleet = build_fleet(B, C)
     fleet.guests[B].add_service(X)
     fleet.guests[B].silent = True
     fleet.ask(C)
@@ -89,7 +81,7 @@ async def test_a_failed_reading_is_repeated_before_the_gate_opens() -> None:
 async def test_a_guest_cluster_that_is_disconnected_or_gone_is_not_waited_for(
     leave: Callable[[Fleet, str], None], is_before: bool
 ) -> None:
-    fleet = build(B, C)
+    fleet = build_fleet(B, C)
     fleet.guests[B].hanging = True
     fleet.ask(C)
     if is_before:
@@ -105,7 +97,7 @@ async def test_a_guest_cluster_that_is_disconnected_or_gone_is_not_waited_for(
 
 
 async def test_a_guest_cluster_that_is_imported_while_the_gate_is_closed_is_waited_for() -> None:
-    fleet = build(C, D)
+    fleet = build_fleet(C, D)
     fleet.guests[D].hanging = True
     fleet.ask(C)
     await fleet.start(seconds=5)
@@ -133,7 +125,7 @@ async def test_a_guest_cluster_that_was_disconnected_at_the_start_is_read_before
 
 
 async def test_a_new_guest_cluster_delays_no_other() -> None:
-    fleet = build(C)
+    fleet = build_fleet(C)
     await fleet.start()
     fleet.add_guest(B).hanging = True
     await fleet.settle()
@@ -157,7 +149,7 @@ async def test_what_a_guest_cluster_used_counts_once_its_labels_bring_it_to_the_
 
 
 async def test_what_a_guest_cluster_uses_counts_in_no_range_of_another_harvester_cluster() -> None:
-    fleet = build(B, C)
+    fleet = build_fleet(B, C)
     fleet.remove_range()
     fleet.add_range(harvester="north")
     fleet.put_on_harvester(B, "south")
@@ -207,7 +199,7 @@ async def test_a_restart_writes_nothing(what: str, limits: dict[str, Any]) -> No
 
 
 async def test_one_replica_works_and_another_takes_over_when_it_is_killed() -> None:
-    fleet = build(A, B, C)
+    fleet = build_fleet(A, B, C)
     await fleet.start()
     await fleet.start()
     fleet.ask(A)
@@ -230,7 +222,7 @@ async def test_one_replica_works_and_another_takes_over_when_it_is_killed() -> N
 
 
 async def test_a_leader_that_ends_gives_the_lead_up_at_once() -> None:
-    fleet = build(A)
+    fleet = build_fleet(A)
     await fleet.start()
     await fleet.start()
     await fleet.stop(fleet.leader)
@@ -240,7 +232,7 @@ async def test_a_leader_that_ends_gives_the_lead_up_at_once() -> None:
 
 
 async def test_a_leader_that_cannot_renew_its_lease_is_succeeded_and_disturbs_no_other() -> None:
-    fleet = build(A, B)
+    fleet = build_fleet(A, B)
     await fleet.start()
     await fleet.start()
     former = fleet.leader
@@ -258,7 +250,7 @@ async def test_a_leader_that_cannot_renew_its_lease_is_succeeded_and_disturbs_no
 
 
 async def test_a_leader_that_is_killed_while_it_claims_leaves_no_address_to_an_owner_that_is_gone() -> None:
-    fleet = build(A, B)
+    fleet = build_fleet(A, B)
     fleet.change_range(iprange=f"{X}-{X}", quarantineSeconds=0)
     await fleet.start(leader_election=False)
 
@@ -285,7 +277,7 @@ async def test_a_leader_that_is_killed_while_it_claims_leaves_no_address_to_an_o
 async def test_nothing_is_assigned_and_no_guest_cluster_is_visited_while_kube_fip_operator_has_replicas() -> (
     None
 ):
-    fleet = build(A)
+    fleet = build_fleet(A)
     fleet.guests[A].add_service(X)
     fleet.scale_predecessor(1)
     fleet.ask(A)
@@ -297,7 +289,7 @@ async def test_nothing_is_assigned_and_no_guest_cluster_is_visited_while_kube_fi
 
 
 async def test_nothing_is_assigned_once_kube_fip_operator_is_back() -> None:
-    fleet = build(A)
+    fleet = build_fleet(A)
     await fleet.start()
     fleet.scale_predecessor(1)
     await fleet.pass_time(30)
@@ -309,7 +301,7 @@ async def test_nothing_is_assigned_once_kube_fip_operator_is_back() -> None:
 async def test_a_leader_that_may_not_look_for_kube_fip_operator_says_so_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    fleet = build(A)
+    fleet = build_fleet(A)
     running = fleet.begin()
     running.link.refuse = lambda _verb, target, _request: target.plural == "deployments"
     await fleet.pass_time(120)
