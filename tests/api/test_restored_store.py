@@ -27,7 +27,7 @@ from tests.harness.history import History, RecordedGuest, Recorder
 
 pytestmark = pytest.mark.xdist_group("bare")
 
-TENANT = "tenant"
+TENANT = "restored"
 LABELS = {"net": "restored"}
 INHERITED = "10.0.0.1"
 """What the restored store says is one guest's, and another carries by now."""
