@@ -13,20 +13,20 @@ JsonView: TypeAlias = Mapping[str, Any]
 
 
 def as_mapping(value: object) -> JsonView:
-    """Read a mapping where somebody may have written anything; an empty one where there is none."""
+    """Return a value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def as_texts(value: object) -> dict[str, str]:
-    """Read a mapping of texts where somebody may have written anything; what is no text is left out."""
+    """Return the texts of a mapping; other values are left out, and a value that is no mapping has none."""
     return {key: each for key, each in as_mapping(value).items() if isinstance(each, str)}
 
 
 def as_list(value: object) -> list[Any]:
-    """Read a list where somebody may have written anything; an empty one where there is none."""
+    """Return a value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def as_text(value: object) -> str:
-    """Read a text where somebody may have written anything; an empty one where there is none."""
+    """Return a value if it is a text, else an empty one."""
     return value if isinstance(value, str) else ""

@@ -70,11 +70,11 @@ async def run_until_asked(
 
 
 def _log_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error that nothing took, by its class and place: its words, and the call, can be those of a server."""
+    """Log the class and place of an error that no code handled: its words, and the call, can be those of a server."""
     error = context.get("exception")
     frames = traceback.extract_tb(error.__traceback__) if isinstance(error, BaseException) else []
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    logger.error("A task failed unnoticed", extra={"error": type(error).__name__, "place": place})
+    logger.error("Unhandled error in a task", extra={"error": type(error).__name__, "place": place})
 
 
 def take_signals(stopping: asyncio.Event) -> None:

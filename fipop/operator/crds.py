@@ -64,7 +64,7 @@ async def settle_crds(client: KubeClient, crds: list[Json], *, update: bool) -> 
 
 
 def revision_of(crd: Json) -> int:
-    """Give the revision of a schema; 0 for one of the predecessor's, which had none."""
+    """Return the revision of a schema; 0 for one of kube-fip-operator, which had none."""
     annotations = (crd.get("metadata") or {}).get("annotations") or {}
     text = str(annotations.get(ANNOTATION_REVISION) or "")
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -137,7 +137,7 @@ def _settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     if cluster.cluster_name == "local" or (management is not None and management.is_internal):
         return NotAGuest()
     # Rancher's pages label an imported Harvester before anything has connected to it. Later the label says nothing: on
-    # a guest that is served, it would make its addresses look as if nobody carried them.
+    # a guest cluster that is served, it would make its addresses look unused.
     unfound = management is None or not (management.provider or links.is_unknown_kind)
     labelled = unfound and cluster.labels.get(LABEL_PROVIDER) == PROVIDER_HARVESTER
     if labelled or (management is not None and management.is_harvester):

@@ -38,7 +38,7 @@ class LinkReader:
     async def read(
         self, resource: Resource, ref: ObjectRef, parse: Callable[[JsonView], T]
     ) -> T | Unreadable:
-        """Give what an object says; what is not there is asked for each time."""
+        """Return an object as `parse` reads it. One that does not exist is asked for again each time."""
         until, said = self._known.get((resource, ref), (0.0, None))
         now = loop_time()
         if now < until:

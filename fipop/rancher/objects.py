@@ -199,7 +199,7 @@ def parse_harvester_networks(obj: JsonView) -> tuple[str, ...] | str:
 
 
 def credential_ref(credential: str, cluster_namespace: str) -> ObjectRef | None:
-    """Give the Secret that a cluster or pool names as its credential; None where it can be no Secret's name.
+    """Return the Secret that a cluster or pool names as its credential; None if no Secret can have that name.
 
     `cattle-global-data:name` is a Secret there; anything else is, whole, the name of one beside the cluster.
     """
@@ -210,7 +210,7 @@ def credential_ref(credential: str, cluster_namespace: str) -> ObjectRef | None:
 
 
 def object_ref(namespace: str, name: str) -> ObjectRef | None:
-    """Give the reference that somebody wrote; None where no object can have that name."""
+    """Return a reference to an object; None if no object can have that name."""
     return ObjectRef(namespace=namespace, name=name) if is_object_name(name) else None
 
 
