@@ -7,6 +7,9 @@ beyond its HTTP code and machine reason.
 
 from __future__ import annotations
 
+WRITE_REFUSED = "WriteRefused"
+"""The reason of conditions and events while an API server refuses what an object needs."""
+
 
 class FipopError(Exception):
     """Base of all errors of fipop."""
@@ -17,13 +20,27 @@ _NOT_ABOUT_THE_OBJECT = (401, 403, 404, 410)
 
 
 class ApiError(FipopError):
-    """A Kubernetes API refused a request; `status` is the HTTP code, `reason` that of its Status object."""
+    """A Kubernetes API refused a request; `status` is the HTTP code, `reason` that of its Status object.
 
-    def __init__(self, what: str, *, status: int = 0, reason: str = "") -> None:
-        answer = " ".join(part for part in (str(status or ""), reason) if part)
+    `refuser` is the admission policy or webhook that refused it; "" if the answer names none.
+    """
+
+    def __init__(self, what: str, *, status: int = 0, reason: str = "", refuser: str = "") -> None:
+        answer = " ".join(part for part in (str(status or ""), reason, refuser and f"by {refuser}") if part)
         super().__init__(f"could not {what}: {answer or 'the API server did not answer'}")
         self.status = status
         self.reason = reason
+        self.refuser = refuser
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the server answered that it does not do this: a right, a policy, a webhook or the object is why."""
+        return bool(self.refuser) or type(self) in (ApiError, ForbiddenError)
+
+    def explain(self) -> str:
+        """Return a refusal as sentences with the remedy, for a condition or an event."""
+        doubtful = "the rights of fipop, admission policies and webhooks"
+        return f"fipop {self}. {'Exempt fipop from it' if self.refuser else f'Check {doubtful}'}."
 
     @property
     def is_lasting(self) -> bool:
@@ -56,10 +73,11 @@ class UnavailableError(ApiError):
         *,
         status: int = 0,
         reason: str = "",
+        refuser: str = "",
         retry_after: float = 0.0,
         is_unsent: bool = False,
     ) -> None:
-        super().__init__(what, status=status, reason=reason)
+        super().__init__(what, status=status, reason=reason, refuser=refuser)
         self.retry_after = retry_after
         self.is_unsent = is_unsent
 

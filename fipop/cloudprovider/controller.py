@@ -19,6 +19,7 @@ import asyncio
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -60,7 +61,7 @@ from fipop.cloudprovider.service import (
 )
 from fipop.cloudprovider.services import Machines, ServiceCache
 from fipop.cloudprovider.sticky import StickyAddresses
-from fipop.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient
@@ -78,6 +79,8 @@ MACHINES_SECONDS = 300.0
 """Between two lists of nodes."""
 BEGIN_RETRY_SECONDS = 1.0
 NOT_LEADING = "NotLeading"
+_WAITS = "waits"
+"""The Warning of a Service that waits, in what is remembered of it."""
 
 Told: TypeAlias = tuple[str, str, str]
 """Status, reason and message of a condition."""
@@ -92,7 +95,7 @@ class _Memory:
     waiting_since: float | None = None
     """When it was first seen without an address."""
     warned: dict[str, str] = field(default_factory=dict)
-    """The message of the last Warning, by reason."""
+    """The message of the last Warning, by reason; why the Service waits, by _WAITS."""
     rewrites: Rewrites = field(default_factory=Rewrites)
 
 
@@ -140,6 +143,8 @@ class ServiceController:
         self._memory: dict[str, _Memory] = {}
         self._waiting: dict[Name, str] = {}
         """Why Services wait."""
+        self._refused: set[Name] = set()
+        """The Services that wait since the API server refuses to have them written; the queue retries them."""
         self._fence = Fence(
             services,
             identity=options.identity,
@@ -252,6 +257,7 @@ class ServiceController:
     async def reconcile(self, name: Name) -> RetryAfter | None:
         """Do what a Service needs."""
         service = self._services.store.get(*name)
+        self._refused.discard(name)
         need = find_need(service, self._classes) if service is not None else Need.NOTHING
         if need not in (Need.ASSIGN, Need.COPY):
             self._waiting.pop(name, None)
@@ -415,14 +421,37 @@ class ServiceController:
             await self._services.replace(self._client, body)
         except (ConflictError, NotFoundError):
             return SOON
+        except ApiError as error:
+            if error.is_refusal:
+                await self._report_refusal(service, error)
+            raise
+        self._remember(service).warned.pop(_WAITS, None)
         rewrites.note(fields, rewritten, loop_time())
         logger.info("Wrote Service", extra={"service": "/".join(service.key)})
         return None
 
+    async def _report_refusal(self, service: Service, error: ApiError) -> None:
+        """Report that a Service cannot be written: by a Warning, and by the condition if it waits for an address."""
+        if not service.is_load_balancer or service.is_ignored or service.is_deleting:
+            self._warn(service, "SyncLoadBalancerFailed", error.explain(), about=_WAITS)
+            return
+        self._refused.add(service.key)
+        told = "True" if service.annotation else "False", WRITE_REFUSED, error.explain()
+        if service.told != told:
+            ASSIGNMENTS.labels(WRITE_REFUSED).inc()
+        with suppress(ApiError):  # the Warning remains
+            await self._tell(service, told)
+
     async def _tell(self, service: Service, told: Told | None) -> RetryAfter | None:
-        """Write the condition if it says something new, and a Warning if the Service waits."""
+        """Write the condition if it says something new, and before it a Warning if the Service waits."""
         if service.told == told:
             return None
+        if told is not None and told[1] != "Assigned":
+            _, reason, message = told
+            event = reason if reason in ("AddressInUse", "InvalidAddress") else "SyncLoadBalancerFailed"
+            self._warn(service, event, message, about=_WAITS)
+        else:
+            self._remember(service).warned.pop(_WAITS, None)
         live = await self._services.get(self._client, *service.key, service.uid)
         if live is None:
             return None
@@ -431,12 +460,6 @@ class ServiceController:
             await self._services.replace(self._client, body, subresource="status")
         except (ConflictError, NotFoundError):
             return SOON
-        if told is not None and told[1] != "Assigned":
-            _, reason, message = told
-            event = reason if reason in ("AddressInUse", "InvalidAddress") else "SyncLoadBalancerFailed"
-            self._events.record(refer_to(service), EventType.WARNING, event, message)
-            fields = {"service": "/".join(service.key), "reason": reason, "why": message}
-            logger.warning("Service waits for an address", extra=fields)
         return None
 
     # What is warned of
@@ -457,18 +480,18 @@ class ServiceController:
         )
         self._warn(service, "AnotherController", text)
 
-    def _warn(self, service: Service, reason: str, text: str) -> None:
-        """Record a Warning if it says something new."""
+    def _warn(self, service: Service, reason: str, text: str, *, about: str = "") -> None:
+        """Record a Warning if it says something new `about` this; about its reason if nothing is given."""
         memory = self._memory.get(service.uid) if not text else self._remember(service)
         if memory is None:
             return
-        if text and text != memory.warned.get(reason):
+        if text and text != memory.warned.get(about or reason):
             logger.warning(
                 "Service has a problem",
                 extra={"service": "/".join(service.key), "reason": reason, "why": text},
             )
             self._events.record(refer_to(service), EventType.WARNING, reason, text)
-        memory.warned[reason] = text
+        memory.warned[about or reason] = text
 
     # What is known
 
@@ -509,7 +532,7 @@ class ServiceController:
         return ServiceSnapshot(
             leading=True,
             pools=tuple(self._sample_pools()),
-            waiting=len(self._waiting),
+            waiting=len(self._waiting.keys() | self._refused),
             paused=sum(each.rewrites.left_seconds(now) > 0 for each in self._memory.values()),
             bad_keys=len(self._keys.problems()),
         )

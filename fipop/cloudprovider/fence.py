@@ -119,7 +119,5 @@ class Fence:
 
 
 def _is_refusal(error: ApiError) -> bool:
-    """Return whether the API server answered that it does not do this, whatever it does for others."""
-    passing = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
-    is_answer = HTTPStatus.BAD_REQUEST <= error.status <= HTTPStatus.INTERNAL_SERVER_ERROR
-    return is_answer and error.status not in passing
+    """Return whether the API server answered that it does not do this; a failing one says so, too."""
+    return error.is_refusal or error.status == HTTPStatus.INTERNAL_SERVER_ERROR

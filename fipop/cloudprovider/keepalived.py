@@ -17,13 +17,14 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
+from fipop.api.codec import format_time
 from fipop.api.objects import read_metadata
 from fipop.cloudprovider.allocate import Refusal
 from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
 from fipop.cloudprovider.metrics import ASSIGNMENTS, ServiceSnapshot
-from fipop.cloudprovider.service import Service, refer_to
+from fipop.cloudprovider.service import Service, build_told, refer_to
 from fipop.cloudprovider.services import ServiceCache
-from fipop.errors import ConflictError, NotFoundError
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address, parse_addresses
 from fipop.ipam.errors import IpamError
 from fipop.jsons import Json, JsonView, as_mapping, as_text
@@ -43,6 +44,8 @@ ALL = "services"
 """The one key of the work queue: all Services are planned together."""
 EVERY_SECONDS = 300.0
 STATUSES_AT_ONCE = 16
+INVALID_METHOD = "InvalidForwardMethod"
+"""The one refusal of a Service that has its address all the same."""
 _ENDS = 2
 """A network of no more addresses has no first and last to leave out."""
 
@@ -114,6 +117,11 @@ class Plan:
         """What keepalived should read."""
         return {**self.foreign, **{format_address(each.address): each.value for each in self.held}}
 
+    @property
+    def waiting(self) -> dict[str, Refusal]:
+        """Why Services wait, by uid."""
+        return {service.uid: each for service, each in self.refusals if each.reason != INVALID_METHOD}
+
     def serve(self, service: Service) -> None:
         """Find the address of a Service; it keeps the one that it has if it cannot have another."""
         known = self.by_uid.get(service.uid)
@@ -126,6 +134,13 @@ class Plan:
                 name=service.name,
                 method=self._find_method(service, known),
             )
+
+    def keep(self, config_map: JsonView, services: Iterable[Service], refusal: Refusal) -> None:
+        """Keep what the ConfigMap has, which cannot be written; Services that should have something else wait."""
+        stored = {each.uid: each for each in read_held(config_map)}
+        changed = [each for each in services if self.by_uid.get(each.uid) != stored.get(each.uid)]
+        self.refusals += [(each, refusal) for each in changed]
+        self.by_uid = stored
 
     def _find_address(self, service: Service, kept: Address | None) -> Address | None:
         if not service.request:
@@ -164,7 +179,7 @@ class Plan:
         if service.forward_method:
             asked = clean(service.forward_method, 64)
             text = f'The forward method must be one of {", ".join(Method)}: it is "{asked}".'
-            self._refuse(service, "InvalidForwardMethod", text)
+            self._refuse(service, INVALID_METHOD, text)
         return known.method if known is not None else self.options.default_method
 
     def _refuse(
@@ -291,7 +306,7 @@ class KeepalivedMode:
         )
         self._queue = WorkQueue[str](name="keepalived", random=random)
         self._client: KubeClient | None = None
-        self._refused: dict[str, Refusal] = {}
+        self._refused: frozenset[tuple[str, Refusal]] = frozenset()
 
     async def load(self) -> None:
         """Nothing is needed before the first plan."""
@@ -302,7 +317,8 @@ class KeepalivedMode:
 
     def snapshot(self) -> ServiceSnapshot | None:
         """Return what the metrics show; None while this replica does not work."""
-        return ServiceSnapshot(leading=True, waiting=len(self._refused)) if self._client else None
+        waiting = {uid for uid, refusal in self._refused if refusal.reason != INVALID_METHOD}
+        return ServiceSnapshot(leading=True, waiting=len(waiting)) if self._client else None
 
     async def work(self, client: KubeClient) -> None:
         """Serve Services until cancelled."""
@@ -341,29 +357,37 @@ class KeepalivedMode:
             about = reference_to(CONFIG_MAPS, read_metadata(config_map))
             self._events.record(about, EventType.WARNING, "AnnotationUnreadable", text)
             return RetryAfter(EVERY_SECONDS)
-        if not is_done(config_map, plan):
-            try:
-                await client.replace(CONFIG_MAPS, render(config_map, plan))
-            except (ConflictError, NotFoundError):
-                return SOON
-            logger.info("Wrote ConfigMap", extra={"services": len(plan.held)})
-        self._report(plan)
-        slots = asyncio.Semaphore(STATUSES_AT_ONCE)
-        by_uid = {each.uid: each for each in served}
-        due = [(by_uid[each.uid], each.address) for each in plan.held if each.uid in by_uid]
-        written = await asyncio.gather(*(self._write_status(client, *each, slots) for each in due))
-        return RetryAfter(EVERY_SECONDS) if all(written) else SOON
+        refused: ApiError | None = None
+        try:
+            await self._write_plan(client, config_map, plan)
+        except (ConflictError, NotFoundError):
+            return SOON
+        except ApiError as error:
+            if not error.is_refusal:
+                raise
+            refused = error
+            plan.keep(config_map, served, _refuse_write(error))
+            about = reference_to(CONFIG_MAPS, read_metadata(config_map))
+            self._events.record(about, EventType.WARNING, WRITE_REFUSED, error.explain())
+        unshown = await self._show_all(client, served, plan)
+        failed = refused or unshown
+        if failed is None or isinstance(failed, ConflictError | NotFoundError):
+            return RetryAfter(EVERY_SECONDS) if failed is None else SOON
+        raise failed
 
     async def _read(self, client: KubeClient) -> Json:
-        """Read the ConfigMap; it is created if it does not exist."""
+        """Read the ConfigMap; one that does not exist has no version."""
         namespace, name = self._options.namespace, self._options.config_map
         found = await client.get(CONFIG_MAPS, name, namespace=namespace)
-        if found is not None:
-            return found
-        try:
-            return await client.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": namespace}})
-        except ConflictError:
-            return await self._read(client)
+        return found or {"metadata": {"name": name, "namespace": namespace}}
+
+    async def _write_plan(self, client: KubeClient, config_map: Json, plan: Plan) -> None:
+        """Have the ConfigMap say what was planned; it is created if it does not exist. Raises: ApiError."""
+        is_stored = "resourceVersion" in config_map["metadata"]
+        if not is_stored or not is_done(config_map, plan):
+            write = client.replace if is_stored else client.create
+            await write(CONFIG_MAPS, render(config_map, plan))
+            logger.info("Wrote ConfigMap", extra={"services": len(plan.held)})
 
     async def _find_gone(self, client: KubeClient, config_map: Json, served: set[str]) -> frozenset[str]:
         """Return the uids whose Service, read after the ConfigMap, is gone or is no LoadBalancer any more."""
@@ -378,31 +402,61 @@ class KeepalivedMode:
                 gone.add(each.uid)
         return frozenset(gone)
 
-    async def _write_status(
-        self, client: KubeClient, service: Service, address: Address, slots: asyncio.Semaphore
-    ) -> bool:
-        """Have the status name the address alone; return whether it does."""
-        if service.announced == (address,):
-            return True
-        async with slots:
-            live = await self._services.get(client, service.namespace, service.name, service.uid)
-            if live is None:
-                return True
-            ingress = {"ingress": [{"ip": format_address(address)}]}
-            status = {**(live.get("status") or {}), "loadBalancer": ingress}
-            try:
-                await self._services.replace(client, {**live, "status": status}, subresource="status")
-            except (ConflictError, NotFoundError):
-                return False
-        return True
+    async def _show_all(self, client: KubeClient, served: Iterable[Service], plan: Plan) -> ApiError | None:
+        """Have the statuses of Services follow the plan, and report who waits; return what kept one from that."""
+        left = (each for each in self._services.store.all() if not each.is_load_balancer and each.told)
+        shown = [*served, *(each for each in left if not each.class_name)]
+        waiting, slots = plan.waiting, asyncio.Semaphore(STATUSES_AT_ONCE)
+        showing = (
+            self._show(client, each, plan.by_uid.get(each.uid), waiting.get(each.uid), slots)
+            for each in shown
+        )
+        errors = dict(zip(shown, await asyncio.gather(*showing), strict=True))
+        failed = {service: error for service, error in errors.items() if error is not None}
+        refusals = [(each, _refuse_write(error)) for each, error in failed.items() if error.is_refusal]
+        self._report([*plan.refusals, *refusals])
+        return next(iter(failed.values()), None)
 
-    def _report(self, plan: Plan) -> None:
+    async def _show(
+        self,
+        client: KubeClient,
+        service: Service,
+        held: Held | None,
+        refusal: Refusal | None,
+        slots: asyncio.Semaphore,
+    ) -> ApiError | None:
+        """Have the status of a Service name its address alone, and why it waits; return what kept it from that."""
+        told = None
+        if refusal is not None:
+            told = "True" if held is not None else "False", refusal.reason, refusal.message
+        elif held is not None and service.told:
+            told = "True", "Assigned", f"Assigned {format_address(held.address)}."
+        if service.told == told and (held is None or service.announced == (held.address,)):
+            return None
+        async with slots:
+            try:
+                live = await self._services.get(client, service.namespace, service.name, service.uid)
+                if live is not None:
+                    body = build_told(live, told, format_time(client.server_now()))
+                    if held is not None:
+                        body["status"]["loadBalancer"] = {"ingress": [{"ip": format_address(held.address)}]}
+                    await self._services.replace(client, body, subresource="status")
+            except ApiError as error:
+                return error
+        return None
+
+    def _report(self, refusals: Iterable[tuple[Service, Refusal]]) -> None:
         """Report once each Service that does not get what it asks for."""
-        refused = {service.uid: refusal for service, refusal in plan.refusals}
-        for service, refusal in plan.refusals:
-            if self._refused.get(service.uid) != refusal:
+        refused = {(service.uid, refusal): service for service, refusal in refusals}
+        for (uid, refusal), service in refused.items():
+            if (uid, refusal) not in self._refused:
                 ASSIGNMENTS.labels(refusal.reason).inc()
                 fields = {"service": "/".join(service.key), "reason": refusal.reason, "why": refusal.message}
                 logger.warning("Service was not assigned its address", extra=fields)
-                self._events.record(refer_to(service), EventType.WARNING, refusal.reason, refusal.message)
-        self._refused = refused
+                event = "SyncLoadBalancerFailed" if refusal.reason == WRITE_REFUSED else refusal.reason
+                self._events.record(refer_to(service), EventType.WARNING, event, refusal.message)
+        self._refused = frozenset(refused)
+
+
+def _refuse_write(error: ApiError) -> Refusal:
+    return Refusal(reason=WRITE_REFUSED, message=error.explain())

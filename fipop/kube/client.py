@@ -51,6 +51,10 @@ _METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DEL
     ("get", "list", "watch"), "GET"
 )
 _REASON = re.compile(r"[A-Za-z0-9]{1,64}")
+_REFUSER = re.compile(r"\b(webhook|ValidatingAdmissionPolicy) [\"']([a-z0-9][-.a-z0-9]{0,62})[\"']")
+"""How the API server names what refused a request. A longer name is left out."""
+_LONGEST_TEXT = 2048
+"""How much of an answer's text is searched for that."""
 _LONGEST_RETRY_SECONDS = 60.0
 
 
@@ -453,7 +457,7 @@ def _readable(call: _Call, status: int) -> Iterator[None]:
 
 
 def _error_of(call: _Call, response: ApiResponse, text: bytes) -> ApiError:
-    """Return the error of an answer that is no success; of its text only the machine reason travels."""
+    """Return the error of an answer that is no success; of its text only the machine reason and a name travel."""
     status: Json = {}
     with contextlib.suppress(*_MALFORMED):
         parsed = json.loads(text)
@@ -465,7 +469,9 @@ def _error_of(call: _Call, response: ApiResponse, text: bytes) -> ApiError:
 
 def _error(call: _Call, code: int, status: Json, retry_after: str = "") -> ApiError:
     reason, details = _reason(status.get("reason")), as_mapping(status.get("details"))
-    what = call.what
+    what, refuser = call.what, _find_refuser(status.get("message"))
+    if refuser and code in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+        return ApiError(what, status=code, reason=reason, refuser=refuser)  # a webhook answers with any code
     if code == HTTPStatus.NOT_FOUND and call.name and details.get("name") == call.name:
         # A proxy and a missing CRD answer 404, too: only the API server's own words say that the object is gone.
         return NotFoundError(what, status=code, reason=reason)
@@ -476,12 +482,15 @@ def _error(call: _Call, code: int, status: Json, retry_after: str = "") -> ApiEr
         wait = float(seconds) if seconds.isascii() and seconds.isdigit() else 0.0
         is_refused = code == HTTPStatus.TOO_MANY_REQUESTS
         wait = min(wait, _LONGEST_RETRY_SECONDS) or float(is_refused)
-        return UnavailableError(what, status=code, reason=reason, retry_after=wait, is_unsent=is_refused)
+        return UnavailableError(
+            what, status=code, reason=reason, refuser=refuser, retry_after=wait, is_unsent=is_refused
+        )
     if any(
         as_mapping(each).get("reason") == NAMESPACE_TERMINATING for each in as_list(details.get("causes"))
     ):
         reason = NAMESPACE_TERMINATING
-    return (ForbiddenError if code == HTTPStatus.FORBIDDEN else ApiError)(what, status=code, reason=reason)
+    kind = ForbiddenError if code == HTTPStatus.FORBIDDEN else ApiError
+    return kind(what, status=code, reason=reason, refuser=refuser)
 
 
 def _word(error: BaseException) -> str:
@@ -503,3 +512,9 @@ def _word(error: BaseException) -> str:
 def _reason(text: object) -> str:
     """Return a machine reason fit for a log or a condition: letters and digits, at most 64."""
     return "".join(_REASON.findall(text)[:1]) if isinstance(text, str) else ""
+
+
+def _find_refuser(text: object) -> str:
+    """Return the admission policy or webhook that an answer names; its other words can be anyone's."""
+    found = _REFUSER.search(text[:_LONGEST_TEXT]) if isinstance(text, str) else None
+    return " ".join(found.groups()) if found is not None else ""

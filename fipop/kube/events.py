@@ -7,8 +7,9 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from fipop.api.objects import Metadata
@@ -17,7 +18,9 @@ from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import EVENTS, Resource
 
-_MOST_WAITING = 1000
+_MOST_WAITING, _MOST_KNOWN = 1000, 10_000
+_KEPT = timedelta(hours=1)
+"""For how long an API server keeps an event: one that a retry repeats meanwhile is not sent."""
 _PAUSE_SECONDS = 0.05
 _LONGEST_MESSAGE_BYTES = 1024
 _LONGEST_REASON = 128
@@ -76,6 +79,7 @@ class EventRecorder:
         self._source = {"reportingComponent": component, "reportingInstance": instance}
         self._component = component
         self._waiting: asyncio.Queue[Json] = asyncio.Queue(_MOST_WAITING)
+        self._written: dict[str, datetime] = {}
         self._repeats = 0
 
     def record(
@@ -99,9 +103,12 @@ class EventRecorder:
         }
         text = json.dumps([involved, type, reason, message, occurrence])
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        name = f"{about.name[:200].rstrip('.-')}.{digest}"
+        if name in self._written and self._now() - self._written[name] < _KEPT:
+            return
         event = {
             "metadata": {
-                "name": f"{about.name[:200].rstrip('.-')}.{digest}",
+                "name": name,
                 "namespace": about.namespace or _NAMESPACE_FOR_CLUSTER_SCOPED,
             },
             "involvedObject": {key: value for key, value in involved.items() if value is not None},
@@ -121,15 +128,23 @@ class EventRecorder:
         """Write what was recorded, for ever; cancel it to stop."""
         while True:
             event = await self._waiting.get()
+            now = self._now()
+            text = now.strftime("%Y-%m-%dT%H:%M:%SZ")
             try:
-                now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-                times = {"firstTimestamp": now, "lastTimestamp": now}
-                await self._client.create(EVENTS, {**event, **times})
-            except ConflictError:
-                pass  # it was written within the last hour
+                with suppress(ConflictError):  # it was written within the last hour
+                    await self._client.create(
+                        EVENTS, {**event, "firstTimestamp": text, "lastTimestamp": text}
+                    )
             except ApiError as error:
                 logger.debug("Could not write event", extra={"error": str(error)})
+            else:
+                self._note_written(event["metadata"]["name"], now)
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _note_written(self, name: str, now: datetime) -> None:
+        if len(self._written) >= _MOST_KNOWN:
+            self._written.clear()
+        self._written[name] = now
 
 
 def _cut(message: str) -> str:

@@ -12,14 +12,22 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
+from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
+from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.guest.clients import GuestClients
 from fipop.guest.helm.chart_store import ChartStore
 from fipop.guest.helm.command import Helm
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
-from fipop.kube.events import EventRecorder
-from fipop.kube.resources import MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS, Resource
+from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
+from fipop.kube.resources import (
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+    PROVISIONING_CLUSTERS,
+    Resource,
+)
 from fipop.metrics.counters import forget_guest
 from fipop.operator.addresses.decision import World
 from fipop.operator.addresses.quarantine import QuarantineReconciler, request_reservation
@@ -86,6 +94,7 @@ class Manager:
         """Build everything, each object after those that it needs."""
         self._configuration = configuration
         self._client = client
+        self._events = events
         self.cache = cache
         self.queues = queues
         self._began: datetime | None = None
@@ -132,6 +141,7 @@ class Manager:
             cache=cache,
             guests=guests,
             queues=queues,
+            events=events,
             is_gate_open=lambda: self.gate.is_open,
             is_traced=lambda: configuration.settings.trace_ipam_data,
         )
@@ -240,7 +250,29 @@ class Manager:
         self.cache.listener = None
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
-        """Reconcile the object of a key, or visit its guest cluster."""
+        """Reconcile the object of a key, or visit its guest cluster; what the API server refuses is reported there."""
+        try:
+            return await self._reconcile(key)
+        except ApiError as error:
+            about = self._find_object(key) if error.is_refusal else None
+            if about is not None:
+                self._events.record(about, EventType.WARNING, WRITE_REFUSED, error.explain())
+            raise
+
+    def _find_object(self, key: Key) -> ObjectReference | None:
+        """Return what an event about a key refers to; None if it has no object of its own."""
+        found: KubeObject | None = None
+        resource = PROVISIONING_CLUSTERS
+        match key.kind:
+            case Kind.FLOATING_IP:
+                resource, found = FLOATING_IPS, self.cache.floating_ips.get(key.namespace, key.name)
+            case Kind.RESERVATION:
+                resource, found = FLOATING_IP_RESERVATIONS, self.cache.reservations.get("", key.name)
+            case Kind.GUEST | Kind.SERVICES:
+                found = next(iter(self.cache.guest_clusters(key.name)), None)
+        return reference_to(resource, found.metadata) if found is not None else None
+
+    async def _reconcile(self, key: Key) -> RetryAfter | None:
         match key.kind:
             case Kind.FLOATING_IP:
                 return await self.floating_ips.reconcile((key.namespace, key.name))

@@ -24,6 +24,10 @@ from tests.harness.virtual_time import virtual_now
 
 __all__ = ["ApiInMemory", "Commit", "Json", "Key", "Link", "Watched", "copy_json"]
 
+_DENIED = (
+    "ValidatingAdmissionPolicy 'pinned' with binding 'pinned' denied request: \x1b[31mwords of the policy"
+)
+"""How an API server says that a policy refused a request; the last words are the policy's."""
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -138,7 +142,7 @@ class Link:
     failures: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
     refuse: Callable[[str, Target, ApiRequest], bool] = lambda _verb, _target, _request: False
-    """Whether the API server refuses a request with 403, as by a policy."""
+    """Whether the API server refuses a request with 403, by the admission policy "pinned"."""
     forge: Callable[[str, Target, ApiRequest], Answer | None] = lambda _verb, _target, _request: None
     """Answers requests in place of the API server, to show what a part of a protocol is for."""
     requests: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -182,7 +186,7 @@ class Link:
             self.failures[verb] -= 1
             answer = _failure(500, "InternalError")
         elif target is not None and self.refuse(verb, target, request):
-            answer = _failure(403, "Forbidden")
+            answer = _failure(403, "Forbidden", _DENIED)
         else:
             forged = self.forge(verb, target, request) if target is not None else None
             answer = forged or server.answer(request)
@@ -309,6 +313,6 @@ async def _watch(
         server.listeners.remove(news.put_nowait)
 
 
-def _failure(status: int, reason: str) -> Answer:
+def _failure(status: int, reason: str, message: str = "") -> Answer:
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status}
-    return Answer(status=status, body={**body, "reason": reason, "message": reason, "details": {}})
+    return Answer(status=status, body={**body, "reason": reason, "message": message or reason, "details": {}})

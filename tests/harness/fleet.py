@@ -63,6 +63,8 @@ class Guest(ApiInMemory):
     kinds: frozenset[str] = GUEST_KINDS
     forbidden: set[str] = field(default_factory=set)
     """The plurals of which every request is answered with 403."""
+    protected: set[str] = field(default_factory=set)
+    """The plurals of which every write is answered with 403."""
     silent: bool = False
     hanging: bool = False
     status: int = 0
@@ -122,7 +124,8 @@ class Guest(ApiInMemory):
     def answer(self, request: ApiRequest) -> Answer:
         """Answer as an API server does; kinds that are `forbidden` get 403."""
         target = self.parse(request.path)
-        if target is None or target.plural not in self.forbidden:
+        refused = self.forbidden | (self.protected if request.method != "GET" else set())
+        if target is None or target.plural not in refused:
             return ApiInMemory.answer(self, request)
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403}
         return Answer(status=403, body={**body, "reason": "Forbidden", "message": "as the test says"})

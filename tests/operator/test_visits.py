@@ -134,6 +134,22 @@ async def test_harvesters_kube_vip_makes_room_and_runs_again_if_fipops_is_remove
     assert not is_parked()
 
 
+async def test_harvesters_kube_vip_that_cannot_be_parked_is_reported() -> None:
+    fleet = build()
+    fleet.guests[A].put_workload(HARVESTER, "kube-vip", release="harvester-cloud-provider", svc_enable="true")
+    await fleet.start(leader_election=False)
+    fleet.guests[A].protected.add("daemonsets")
+    fleet.ask(A)
+    await fleet.pass_time(VISITED)
+    assert fleet.condition(A, "GuestConfigured") == ("False", "WriteFailed")
+    assert fleet.message(A, "GuestConfigured") == (
+        "Could not patch DaemonSet kube-system/kube-vip: 403 Forbidden."
+    )
+    fleet.guests[A].protected.clear()
+    await fleet.pass_time(VISITED)
+    assert fleet.condition(A, "GuestConfigured")[0] == "True"
+
+
 async def test_a_harvester_that_takes_every_service_is_reported_until_it_does_not() -> None:
     fleet = build()
     key = ("deployments", "kube-system", "harvester-cloud-provider")

@@ -12,12 +12,13 @@ from fipop.api.codec import write_patch
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.objects import INT64_MAX, FloatingIPRange, RangeStatus, Reported, build_capacity
 from fipop.boundary import loop_time
-from fipop.errors import ApiError, ConflictError, NotFoundError
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError
 from fipop.ipam.addresses import format_address
 from fipop.ipam.errors import IpamError, UnreadableSpecError
 from fipop.ipam.ranges import RangeUsage
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
+from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -58,6 +59,7 @@ class RangeReconciler:
     cache: ClusterCache
     guests: GuestDirectory
     queues: WorkQueues
+    events: EventRecorder
     is_gate_open: Callable[[], bool]
     """Returns whether it is known which addresses guest clusters use: these count, too."""
     is_traced: Callable[[], bool] = lambda: False
@@ -89,6 +91,9 @@ class RangeReconciler:
                     await self._settle(each, usages.get(each.name))
             except ApiError as error:
                 problem = error  # of one range: the others have their status all the same
+                if error.is_refusal:
+                    about = reference_to(FLOATING_IP_RANGES, each.metadata)
+                    self.events.record(about, EventType.WARNING, WRITE_REFUSED, error.explain())
         if problem is not None:
             raise problem
         return RetryAfter(RECOUNT_SECONDS)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fipop.api import names
 from fipop.api.codec import write_patch
 from fipop.api.objects import FloatingIP, digest_spec, read_object
-from fipop.errors import ConflictError
+from fipop.errors import ApiError, ConflictError
 from fipop.ipam.addresses import Family, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -96,13 +97,18 @@ class FloatingIPReconciler:
                 return None
             try:
                 decision = decide(self.world, floating_ip)
-                for claim in (*decision.had, *decision.holds):
-                    await self._hold(floating_ip, claim)
+                patch = build_spec_patch(floating_ip, decision) if decision.is_final and names_spec else None
+                try:
+                    for claim in (*decision.had, *decision.holds):
+                        await self._hold(floating_ip, claim)
+                    if patch is not None:
+                        floating_ip, names_spec = await self._patch(floating_ip, patch), False
+                except ApiError as error:
+                    if error.is_refusal:
+                        await self._show_refusal(floating_ip, error)
+                    raise
                 if not decision.is_final:
                     return RetryAfter(GATE_SECONDS)
-                patch = build_spec_patch(floating_ip, decision) if names_spec else None
-                if patch is not None:
-                    floating_ip, names_spec = await self._patch(floating_ip, patch), False
                 await self._end(floating_ip, decision)
                 return None
             except TakenError:
@@ -110,6 +116,13 @@ class FloatingIPReconciler:
             except ConflictError:
                 await self._read(key)
         return RetryAfter(1.0)
+
+    async def _show_refusal(self, floating_ip: FloatingIP, error: ApiError) -> None:
+        """Have the conditions say that the API server refuses what is needed for the address, if it lets them."""
+        wanted = self.statuses.build_refused(floating_ip, error)
+        if wanted != floating_ip.status:
+            with suppress(ApiError):  # the event remains
+                await self._patch(floating_ip, {"status": write_patch(wanted)}, subresource="status")
 
     async def _end(self, floating_ip: FloatingIP, decision: Decision) -> None:
         floating_ip = await self._write_status(floating_ip, decision)

@@ -9,6 +9,7 @@ from datetime import datetime
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus, ServicesStatus
+from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.guest.findings import LEAVING, Finding, GuestObservation
 from fipop.guest.helm.charts import Role
 from fipop.ipam.addresses import format_address
@@ -93,6 +94,21 @@ class StatusBuilder:
             ),
             observed_generation=generation,
         )
+
+    def build_refused(self, floating_ip: FloatingIP, error: ApiError) -> FloatingIPStatus:
+        """Build the status of a floating IP whose claim or spec the API server refuses: all but the cause stays."""
+        allocated = Condition(
+            type=ConditionType.ALLOCATED,
+            status=Verdict.FALSE,
+            reason=WRITE_REFUSED,
+            message=error.explain(),
+            observed_generation=floating_ip.metadata.generation,
+        )
+        told, before = (ConditionType.READY, ConditionType.ALLOCATED), floating_ip.status.conditions
+        rest = (each for each in before if each.type not in told)
+        conditions = [replace(allocated, type=ConditionType.READY), allocated, *rest]
+        merged = merge_conditions(before, conditions, self.now())
+        return replace(floating_ip.status, conditions=merged)
 
     def note_stored(self, floating_ip: FloatingIP) -> None:
         """Note that a status is stored as it was built: what is said of its Services is said."""

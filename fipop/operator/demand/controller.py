@@ -14,6 +14,7 @@ from random import Random
 
 from fipop.api import names
 from fipop.api.codec import write
+from fipop.api.conditions import Verdict
 from fipop.api.objects import (
     FloatingIP,
     FloatingIPRange,
@@ -23,7 +24,7 @@ from fipop.api.objects import (
     digest_spec,
 )
 from fipop.boundary import loop_time
-from fipop.errors import ConflictError, FipopError
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError
 from fipop.guest.clients import GuestClients
 from fipop.guest.findings import Finding
 from fipop.guest.observe import read_service_uses
@@ -144,9 +145,16 @@ class DemandController:
             for each in seen.floating_ips
             if each.name not in plan.busy
         }
-        self._report(record, seen, judge_demand(seen, plan, found.name))
-        for want in plan.makes:
-            await self._make(guest, found, seen, want)
+        finding = judge_demand(seen, plan, found.name)
+        try:
+            for want in plan.makes:
+                await self._make(guest, found, seen, want)
+        except ApiError as error:
+            if error.is_refusal and plan.makes[0].service is not None:
+                finding = Finding(verdict=Verdict.FALSE, reason=WRITE_REFUSED, message=error.explain())
+            raise
+        finally:
+            self._report(record, seen, finding)
         if plan.lets_go is not None:
             await self._let_go(plan.lets_go)
 

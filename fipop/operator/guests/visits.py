@@ -178,7 +178,7 @@ class VisitController:
         access = await read_access(self.guests.client, guest)
         has_news = set(self.guests.cache.ledger.reports.find_ours(guest.id)) != duty.addresses
         is_urgent = self._is_young(guest) or has_news
-        is_due, troubles = self._are_machines_due(state, guest), Troubles()
+        is_due, troubles, parking = self._are_machines_due(state, guest), Troubles(), Troubles()
         async with self.clients.session(access, is_urgent=is_urgent) as client:
             config_maps, services, in_use = await self._read_in_use(state, guest, client, began)
             if is_due:
@@ -198,7 +198,7 @@ class VisitController:
                 self._take(state, guest.id, Source.OBJECTS, began, find_in_use(config_maps, services))
             state.visits.foreign_pools = find_foreign_pools(config_maps)
             if observed is not None:
-                with troubles.noted():
+                with parking.noted():
                     await self._park(duty, client, observed)
         wish, steps = Wish(), ()  # type: tuple[Wish, tuple[Step, ...]]
         if observed is not None:
@@ -207,6 +207,7 @@ class VisitController:
         self._enqueue_helm(state, duty, steps, wish)
         if written.outcome is Outcome.FAILED and not guest.provisioned and self._is_provisioning(guest):
             return provisioning(installs=duty.keeps), BOOT_SECONDS
+        unparked = parking.first if isinstance(parking.first, ApiError) and parking.first.is_refusal else None
         releases = observed.releases if observed is not None else ()
         is_bare = duty.removes and _has_no_provider(releases)
         finalizers = sum(each.has_finalizer for each in services) if is_bare else 0
@@ -215,7 +216,7 @@ class VisitController:
             configured={
                 each.key: judge_config_map(
                     each.key,
-                    written,
+                    replace(written, error=written.error or unparked),
                     mismatch=describe_mismatch(self.guests.cache, each, state.visits.interfaces),
                     finalizers=finalizers,
                 )
@@ -227,7 +228,7 @@ class VisitController:
             if observed is not None
             else None,
         )
-        trouble = written.error or unseen or troubles.first
+        trouble = written.error or unseen or parking.first or troubles.first
         return observation, self._seconds_until_next(state, duty, written, steps, trouble)
 
     # What is read and written

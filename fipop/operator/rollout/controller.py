@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from fipop.api import names
 from fipop.boundary import loop_time
-from fipop.errors import ConflictError, FipopError, NotFoundError
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError, NotFoundError
 from fipop.guest.errors import ChartError
 from fipop.guest.helm.chart_store import Access, ChartStore
 from fipop.guest.helm.charts import (
@@ -107,6 +107,8 @@ class RolloutController:
                 await self.step()
             except FipopError as error:
                 logger.warning("Could not continue rollout", extra={"error": str(error)})
+                if isinstance(error, ApiError) and error.is_refusal:
+                    self.configuration.complain(WRITE_REFUSED, error.explain())
                 if isinstance(error, ConflictError):
                     self._is_loaded = False
             await asyncio.sleep(TICK_SECONDS if self.progress.admitted else IDLE_TICK_SECONDS)

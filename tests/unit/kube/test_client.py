@@ -137,6 +137,35 @@ async def test_a_namespace_that_is_being_deleted_has_a_reason_of_its_own(server,
     assert caught.value.reason == NAMESPACE_TERMINATING
 
 
+@pytest.mark.parametrize(
+    ("status", "text", "refuser"),
+    [
+        (
+            422,
+            "x is forbidden: ValidatingAdmissionPolicy 'pinned' with binding",
+            "ValidatingAdmissionPolicy pinned",
+        ),
+        (400, 'admission webhook "a.b.example" denied the request: words', "webhook a.b.example"),
+        (500, 'failed calling webhook "fail.kyverno.svc": no endpoints', "webhook fail.kyverno.svc"),
+        (409, 'admission webhook "a.b" denied the request', "webhook a.b"),
+        (403, 'webhook "A\x1b[31m" denied', ""),
+        (403, f'webhook "{"a" * 99}" denied', ""),
+        (403, 'User "webhook" cannot update', ""),
+    ],
+)
+async def test_a_refusal_names_the_policy_or_webhook_and_quotes_nothing_else(
+    server, client, status, text, refuser
+):
+    body = {"kind": "Status", "code": status, "reason": "R", "message": text}
+    server.says(body, status=status)
+    with pytest.raises(ApiError) as caught:
+        await client.replace(CONFIG_MAPS, CONFIG_MAP)
+    by = f" by {refuser}" if refuser else ""
+    assert str(caught.value) == f"could not replace ConfigMap a/x: {status} R{by}"
+    assert caught.value.is_refusal
+    assert type(caught.value) is not ConflictError
+
+
 async def test_rancher_refuses_a_token_in_words_of_its_own(server, client):
     server.says("must authenticate", status=401, headers={"X-Api-Cattle-Auth": "false"})
     with pytest.raises(ApiError) as caught:

@@ -53,6 +53,16 @@ async def test_a_restart_repeats_nothing() -> None:
 
 
 @in_virtual_time
+async def test_what_a_retry_repeats_is_not_sent_again_within_the_hour() -> None:
+    link = build_link()
+    async with recording(link) as recorder:
+        for _ in range(70):
+            recorder.record(ABOUT, EventType.WARNING, "WriteRefused", "a")
+            await asyncio.sleep(60.0)
+    assert link.requests["create", "events"] == 2
+
+
+@in_virtual_time
 async def test_events_of_a_rollout_that_returns_to_a_target_are_never_merged() -> None:
     link = build_link()
     async with recording(link) as recorder:
