@@ -166,6 +166,23 @@ def _render_ranges(fleet: Fleet) -> Iterator[Metric]:
         (series for each in fleet.ranges for series in _count_addresses(each)),
     )
     yield build_gauge(
+        "fipop_range_info",
+        "The Harvester cluster, the network and the address space of a range; always 1.",
+        ("range", "harvester_cluster", "harvester_network", "address_space"),
+        (
+            (
+                (
+                    each.name,
+                    each.harvester_cluster or "",
+                    each.harvester_network or "",
+                    each.spec.address_space,
+                ),
+                1,
+            )
+            for each in fleet.ranges
+        ),
+    )
+    yield build_gauge(
         "fipop_range_ready",
         "Whether a range can assign addresses, with the reason of its condition Ready.",
         ("range", "reason"),

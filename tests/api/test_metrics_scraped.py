@@ -14,6 +14,7 @@ import pytest_asyncio
 import yaml
 
 from localfleet.assets import ensure
+from localfleet.chart import copy_chart
 from localfleet.controlplane import ControlPlane
 from localfleet.fleet import LocalFleet
 from localfleet.processes import Process, build_environment
@@ -26,6 +27,7 @@ from localfleet.stack import Stack, build_range
 from localfleet.waiting import eventually
 from tests.api.borrowing import Installs, borrow
 from tests.api.served_guest import ServedGuest, bring_up, is_let_go, scrape
+from tests.chart.rendering import Chart
 
 ROOT = Path(__file__).parents[2]
 PREFIX = "kubefipoperator_"
@@ -45,7 +47,7 @@ Series = tuple[str, frozenset[tuple[str, str]]]
 @pytest_asyncio.fixture(scope="module")
 async def stack(installs: Installs) -> AsyncIterator[Stack]:
     body = build_range("guest-vlan", RANGE, harvester=HARVESTER, network="vlan10", quarantineSeconds=1)
-    async with borrow(installs.stack, body) as stack:
+    async with borrow(installs.stack, body, build_range("six", "fd00:9::/120")) as stack:
         yield stack
 
 
@@ -164,14 +166,18 @@ async def test_promtool_has_nothing_to_say(stack: Stack, guests: dict[str, Serve
 
 @asynccontextmanager
 async def open_prometheus(fleet: LocalFleet, tmp_path: Path, **jobs: str) -> AsyncIterator[str]:
-    """Run a Prometheus that scrapes URLs every second, each as a job."""
+    """Run a Prometheus with the rules of the chart that scrapes URLs every second, each as a job."""
+    labels = {"namespace": "kube-fip"}
     scraped = [
-        {"job_name": name, "static_configs": [{"targets": [urlsplit(url).netloc]}]}
+        {"job_name": name, "static_configs": [{"targets": [urlsplit(url).netloc], "labels": labels}]}
         for name, url in jobs.items()
     ]
-    config = tmp_path / "prometheus.yml"
-    content = yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": scraped})
-    await asyncio.to_thread(config.write_text, content)
+    config, every = tmp_path / "prometheus.yml", {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    content = {"global": every, "rule_files": ["rules.yml"], "scrape_configs": scraped}
+    await asyncio.to_thread(config.write_text, yaml.safe_dump(content))
+    chart = Chart(helm=ensure("helm"), folder=copy_chart(tmp_path / "chart"), home=tmp_path / "helm")
+    rules = chart.render({"prometheusRule": {"enabled": True}}).only("PrometheusRule")["spec"]
+    await asyncio.to_thread((tmp_path / "rules.yml").write_text, yaml.safe_dump(rules))
     program = ensure("prometheus")
 
     def build(port: int) -> Process:
@@ -217,6 +223,8 @@ async def test_every_expression_of_the_dashboard_gives_a_series(
     services = "/api/v1/namespaces/default/services"
     dashboard = json.loads((ROOT / "files" / "dashboard.json").read_text())
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    keys = "/api/v1/namespaces/kube-system/configmaps/kubevip"
+    await guest.client.patch(keys, {"data": {"cidr-six": "fd00:9::/120"}})
     try:
         async with open_prometheus(
             fleet, tmp_path, fipop=stack.operators[0].metrics_url, guest=provider.url
@@ -236,4 +244,5 @@ async def test_every_expression_of_the_dashboard_gives_a_series(
             await eventually(speak_all, seconds=40, what="a series for every expression")
     finally:
         await guest.client.delete(f"{services}/web")
+        await guest.client.patch(keys, {"data": {"cidr-six": None}})
         await provider.stop()

@@ -4,7 +4,7 @@ import copy
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class Situation:
     fires: tuple[Alert, ...] = ()
     minutes: int = 40
     step: int = 1
+    shows: dict[str, int] = field(default_factory=dict)
+    """Values of expressions without labels at the end."""
 
 
 def one(name: str, values: str, **labels: str) -> Series:
@@ -57,15 +59,38 @@ def one(name: str, values: str, **labels: str) -> Series:
 
 
 def addresses(
-    used: str, free: str, quarantined: str = "0xN", *, name: str = "vlan", family: str = "IPv4"
+    used: str,
+    free: str,
+    quarantined: str = "0xN",
+    *,
+    name: str = "vlan",
+    family: str = "IPv4",
+    harvester: str = "harv1",
+    network: str = "vlan10",
+    space: str = "default",
 ) -> Series:
     """Return what both replicas show of a range."""
     states = {"used": used, "free": free, "quarantined": quarantined}
+    place = {"harvester_cluster": harvester, "harvester_network": network, "address_space": space}
     found: Series = {}
     for pod in "ab":
+        found |= one("fipop_range_info", "1xN", pod=pod, range=name, **place)
         for state, values in states.items():
             found |= one("fipop_range_addresses", values, pod=pod, range=name, family=family, state=state)
     return found
+
+
+def of_network(
+    alerted: str,
+    network: str = "vlan10",
+    *,
+    family: str = "IPv4",
+    harvester: str = "harv1",
+    space: str = "default",
+) -> Alert:
+    """Return an alert about a network."""
+    labels = {"network": network, "address_space": space, "family": family}
+    return alert(alerted, **labels, **({"harvester_cluster": harvester} if harvester else {}))
 
 
 def ready(values: str = "1xN", *, name: str = "vlan", reason: str = "Ready") -> Series:
@@ -204,38 +229,112 @@ SITUATIONS: dict[str, Situation] = {
     "a range below three quarters": Situation(series=WELL | addresses("70xN", "26xN", "4xN")),
     "a range above three quarters": Situation(
         series=WELL | addresses("70xN", "24xN", "6xN"),
-        fires=(alert("FipopRangeFilling", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkFilling"),),
     ),
     "a range above nine tenths": Situation(
         series=WELL | addresses("90xN", "10xN"),
-        fires=(alert("FipopRangeNearlyFull", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkNearlyFull"),),
     ),
     "a range with one free address": Situation(
         series=WELL | addresses("99xN", "1xN"),
-        fires=(alert("FipopRangeNearlyFull", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkNearlyFull"),),
     ),
     "a range that is full, for a part in quarantine": Situation(
         series=WELL | addresses("60xN", "0xN", "40xN"),
-        fires=(alert("FipopRangeFull", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkFull"),),
     ),
     "a range that is full for a minute": Situation(
         series=WELL | addresses("60x10 96x1 60xN", "36x10 0x1 36xN", "4xN")
     ),
     "dual stack: no IPv4 address is free beside a /64": Situation(
         series=LEADER | SPACIOUS | ready() | addresses("10xN", "0xN"),
-        fires=(alert("FipopRangeFull", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkFull"),),
     ),
     "dual stack: no IPv6 address is free": Situation(
         series=WELL | addresses("60xN", "0xN", family="IPv6"),
-        fires=(alert("FipopRangeFull", range="vlan", family="IPv6"),),
+        fires=(of_network("FipopNetworkFull", family="IPv6"),),
     ),
     "dual stack: IPv4 fills beside a /64": Situation(
         series=LEADER | SPACIOUS | ready() | addresses("80xN", "20xN"),
-        fires=(alert("FipopRangeFilling", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkFilling"),),
     ),
-    "a range all of whose addresses are an older one's": Situation(
-        series=WELL | addresses("0xN", "0xN", name="younger") | ready(name="younger"),
-        fires=(alert("FipopRangeFull", range="younger", family="IPv4"),),
+    "a range of another network all of whose addresses are an older one's": Situation(
+        series=WELL | addresses("0xN", "0xN", name="younger", network="vlan20") | ready(name="younger"),
+        fires=(of_network("FipopNetworkFull", "vlan20"),),
+    ),
+    # Ranges of one network
+    "a full range beside an empty one of the same network": Situation(
+        series=WELL
+        | addresses("96xN", "0xN", "4xN")
+        | addresses("0xN", "100xN", name="more")
+        | ready(name="more")
+    ),
+    "a nearly full range beside an empty one that is a third as large": Situation(
+        series=WELL | addresses("95xN", "5xN") | addresses("0xN", "25xN", name="more") | ready(name="more"),
+        fires=(of_network("FipopNetworkFilling"),),
+    ),
+    "all ranges of a network are full": Situation(
+        series=WELL
+        | addresses("96xN", "0xN", "4xN")
+        | addresses("50xN", "0xN", name="more")
+        | ready(name="more"),
+        fires=(of_network("FipopNetworkFull"),),
+    ),
+    "a full range beside an empty one of the same network in another address space": Situation(
+        series=WELL
+        | addresses("96xN", "0xN", "4xN")
+        | addresses("0xN", "100xN", name="lab", space="lab")
+        | ready(name="lab"),
+        fires=(of_network("FipopNetworkFull"),),
+    ),
+    "a full range beside an empty one of a network of the same name on another Harvester": Situation(
+        series=WELL
+        | addresses("0xN", "100xN")
+        | addresses("100xN", "0xN", name="far", harvester="harv2")
+        | ready(name="far"),
+        fires=(of_network("FipopNetworkFull", harvester="harv2"),),
+    ),
+    "a range without a network is a network of its own": Situation(
+        series=WELL
+        | addresses("100xN", "0xN", name="edge", harvester="", network="")
+        | ready(name="edge")
+        | addresses("0xN", "100xN", name="lab", harvester="", network="")
+        | ready(name="lab"),
+        fires=(of_network("FipopNetworkFull", "edge", harvester=""),),
+    ),
+    "an empty range that drains beside a full one": Situation(
+        series=WELL
+        | addresses("96xN", "0xN", "4xN")
+        | addresses("0xN", "100xN", name="old")
+        | ready("0xN", name="old", reason="Draining"),
+        fires=(of_network("FipopNetworkFull"),),
+    ),
+    "a range that cannot be read any more beside one that has room": Situation(
+        series=WELL | addresses("0xN", "100xN", name="odd") | ready("0xN", name="odd", reason="Invalid"),
+        fires=(alert("FipopRangeInvalid", range="odd", reason="Invalid"),),
+    ),
+    "the only other range cannot be read any more": Situation(
+        series=WELL
+        | addresses("96xN", "0xN", "4xN")
+        | addresses("0xN", "100xN", name="odd")
+        | ready("0xN", name="odd", reason="Invalid"),
+        fires=(
+            alert("FipopRangeInvalid", range="odd", reason="Invalid"),
+            of_network("FipopNetworkFull"),
+        ),
+    ),
+    "dual stack: one range has the IPv4 addresses, another one the IPv6 addresses": Situation(
+        series=WELL
+        | addresses("60xN", "36xN", "4xN")
+        | addresses("1xN", "18446744073709551606xN", name="six", family="IPv6")
+        | ready(name="six")
+    ),
+    "another network is given to a range, and one replica is scraped before the other": Situation(
+        series=WELL
+        | {
+            f'fipop_range_info{{{JOB},pod="b",range="vlan",harvester_cluster="harv1",'
+            'harvester_network="vlan20",address_space="default"}': "_x20 1xN"
+        }
     ),
     "a draining range": Situation(
         series=LEADER | addresses("90xN", "0xN", "10xN") | ready("0xN", reason="Draining")
@@ -245,14 +344,14 @@ SITUATIONS: dict[str, Situation] = {
         | addresses("90xN", "0xN", "10xN", name="old")
         | ready("0xN", name="old", reason="Draining")
         | addresses("96xN", "0xN", "4xN"),
-        fires=(alert("FipopRangeFull", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkFull"),),
     ),
     "a full range that drains for an hour, then assigns again": Situation(
         series=LEADER
         | addresses("90xN", "0xN", "10xN")
         | ready("0x60 stale", reason="Draining")
         | ready("_x61 1xN"),
-        fires=(alert("FipopRangeFull", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkFull"),),
         minutes=90,
     ),
     "a range that cannot be read": Situation(
@@ -261,15 +360,31 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "a range that will be full in days": Situation(
         series=LEADER | addresses("600+0.3xN", "400-0.3xN") | ready(),
-        fires=(alert("FipopRangeFullSoon", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkFullSoon"),),
         minutes=3600,
         step=10,
     ),
     "dual stack: IPv4 will be full in days": Situation(
         series=LEADER | SPACIOUS | addresses("600+0.3xN", "400-0.3xN") | ready(),
-        fires=(alert("FipopRangeFullSoon", range="vlan", family="IPv4"),),
+        fires=(of_network("FipopNetworkFullSoon"),),
         minutes=3600,
         step=10,
+    ),
+    "two ranges of a network, of which one fills: 982 of 1,100 addresses are left, at 7.2 a day": Situation(
+        series=LEADER
+        | addresses("100+0.05xN", "900-0.05xN")
+        | ready()
+        | addresses("0xN", "100xN", name="more")
+        | ready(name="more"),
+        minutes=3600,
+        step=10,
+        shows={
+            "sum(round(fipop:network_addresses_used:sum))": 118,
+            "sum(round(fipop:network_addresses:days_left))": 136,
+        },
+    ),
+    "a network that does not fill": Situation(
+        series=WELL, shows={"sum(fipop:network_addresses:days_left)": 36 * 365}
     ),
     "a range that fills at the same pace and is nearly empty": Situation(
         series=LEADER | addresses("100+0.3xN", "900-0.3xN") | ready(), minutes=3600, step=10
@@ -381,6 +496,14 @@ def test_in_each_situation_those_alerts_fire_and_no_other(
                 "interval": f"{step}m",
                 "input_series": list(_input_series(situation)),
                 "alert_rule_test": list(_expectations(situation, alerts)),
+                "promql_expr_test": [
+                    {
+                        "expr": expr,
+                        "eval_time": f"{situation.minutes}m",
+                        "exp_samples": [{"labels": "{}", "value": value}],
+                    }
+                    for expr, value in situation.shows.items()
+                ],
             }
             for name, situation in SITUATIONS.items()
             if situation.step == step
@@ -429,12 +552,14 @@ def test_every_alert_is_named_and_told_as_the_conventions_ask(
         runbook = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert [part for part in PARTS if f"**{part}.**" in runbook] == list(PARTS), f"runbook of {name}"
         # What several replicas show is made one.
-        assert "fipop:range_used:ratio" in rule["expr"] or "max" in rule["expr"]
+        assert "fipop:network_" in rule["expr"] or "max" in rule["expr"]
     assert {each.partition("## ")[2] for each in page.splitlines() if each.startswith("## Fipop")} == set(
         alerts
     )
     assert all(JOB in rule["expr"] or "fipop:" in rule["expr"] for rule in alerts.values())
-    assert rules["groups"][0]["rules"][0]["record"] == "fipop:range_used:ratio"
+    records = [rule["record"] for rule in rules["groups"][0]["rules"] if "record" in rule]
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    assert re.findall(r"^\| `(fipop:\S+)` \|", page, re.MULTILINE) == records
 
 
 @pytest.mark.parametrize("base", ["https://wiki.example/fipop", "https://wiki.example/fipop/"])

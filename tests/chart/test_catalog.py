@@ -214,4 +214,18 @@ def test_the_dashboard_asks_for_metrics_of_the_page_and_makes_replicas_one() -> 
     for expression in expressions():
         named = set(re.findall(r"\b(?:fipop|kubefipoperator)_\w+", expression))
         assert {name.removesuffix("_bucket").removesuffix("_count") for name in named} <= known, expression
-        assert re.search(r"\b(max|sum)\b", expression), expression
+        assert re.search(r"\b(max|sum)\b|fipop:", expression), expression
+
+
+def test_panels_of_addresses_show_each_family_apart() -> None:
+    """A /64 on the same axis would hide every IPv4 address."""
+    for expression in expressions():
+        if re.search(r"fipop_(range_addresses|service_pool_\w+)|fipop:network_addresses", expression):
+            assert re.search(r'family="IPv[46]"|\(range, family\)', expression), expression
+
+
+def test_the_recorded_series_of_the_dashboard_are_those_of_the_rules() -> None:
+    recorded = set(re.findall(r"- record: (\S+)", (ROOT / "files" / "alerts.yaml").read_text()))
+    used = {name for expression in expressions() for name in re.findall(r"fipop:[\w:]+", expression)}
+    assert used
+    assert used <= recorded

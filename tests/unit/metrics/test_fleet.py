@@ -92,6 +92,21 @@ def test_a_dual_stack_range_without_a_free_ipv4_address_shows_none_free(fleet: S
     assert float(capacity.rpartition(" ")[2]) == float(2**62 + 10)
 
 
+def test_a_range_shows_the_network_and_the_address_space_that_it_serves(fleet: Scraped) -> None:
+    bare = replace(RANGE, metadata=replace(RANGE.metadata, name="lab", annotations={}))
+    fleet.fleet = replace(
+        FLEET, leading=False, ranges=(RANGE, replace(bare, spec=RangeSpec(address_space="lab")))
+    )
+
+    assert fleet.lines("fipop_range_info") == [
+        (
+            'fipop_range_info{address_space="default",harvester_cluster="harv1",harvester_network="vlan10",'
+            'range="guest-vlan"} 1.0'
+        ),
+        'fipop_range_info{address_space="lab",harvester_cluster="",harvester_network="",range="lab"} 1.0',
+    ]
+
+
 def test_a_range_that_cannot_be_read_shows_why_and_counts_nothing(fleet: Scraped) -> None:
     ready = Condition(type=ConditionType.READY, status=Verdict.FALSE, reason="Invalid")
     broken = replace(RANGE, status=RangeStatus(conditions=(ready,)))
