@@ -15,6 +15,8 @@ class FipopError(Exception):
     """Base of all errors of fipop."""
 
 
+_GONE = (404, 410)
+"""Of the codes without a class: a kind or a namespace does not exist, a version is too old."""
 _NOT_ABOUT_THE_OBJECT = (401, 403, 404, 410)
 """Of the codes without a class: a credential, Rancher's refusal, a missing kind or namespace, a version too old."""
 
@@ -35,7 +37,8 @@ class ApiError(FipopError):
     @property
     def is_refusal(self) -> bool:
         """Whether the server answered that it does not do this: a right, a policy, a webhook or the object is why."""
-        return bool(self.refuser) or type(self) in (ApiError, ForbiddenError)
+        is_answer = type(self) in (ApiError, ForbiddenError) and self.status not in _GONE
+        return bool(self.refuser) or is_answer
 
     def explain(self) -> str:
         """Return a refusal as sentences with the remedy, for a condition or an event."""

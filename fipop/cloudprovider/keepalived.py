@@ -24,7 +24,7 @@ from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
 from fipop.cloudprovider.metrics import ASSIGNMENTS, ServiceSnapshot
 from fipop.cloudprovider.service import Service, build_told, refer_to
 from fipop.cloudprovider.services import ServiceCache
-from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address, parse_addresses
 from fipop.ipam.errors import IpamError
 from fipop.jsons import Json, JsonView, as_mapping, as_text
@@ -363,7 +363,7 @@ class KeepalivedMode:
         except (ConflictError, NotFoundError):
             return SOON
         except ApiError as error:
-            if not error.is_refusal:
+            if isinstance(error, UnavailableError) and not error.refuser:
                 raise
             refused = error
             plan.keep(config_map, served, _refuse_write(error))

@@ -16,6 +16,7 @@ from typing import Any
 
 from fipop.boundary import ApiRequest
 from localfleet.arguments import positive
+from localfleet.simulated import Target
 from tests.harness.api_in_memory import Commit, Key
 from tests.harness.crashes import crashes
 from tests.harness.service_cluster import LEASE, Running, ServiceCluster
@@ -105,6 +106,7 @@ class Life:
         running = self.cluster.begin(lease=lease, clock_speed=speed)
         running.gate.latency = self._draw_latency
         running.link.before = self._fail_some(running)
+        running.link.refuse = self._refuse_some
         running.link.after = self._lose_some
 
     def _note_leader(self, commit: Commit) -> None:
@@ -133,6 +135,11 @@ class Life:
             await running.gate.let_pass(request)
 
         return let_pass
+
+    def _refuse_some(self, verb: str, target: Target, _request: ApiRequest) -> bool:
+        """Have a policy refuse some writes of Services, or of their status."""
+        is_write = (verb, target.plural) == ("replace", "services")
+        return is_write and self._has_trouble and self._chance.random() < 0.05
 
     async def _lose_some(self, _request: ApiRequest) -> None:
         if self._has_trouble and self._chance.random() < 0.02:

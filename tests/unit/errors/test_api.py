@@ -13,6 +13,20 @@ def test_the_sentence_names_the_request_and_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "is_refusal"),
+    [
+        *((ApiError("x", status=status), True) for status in (400, 401, 413, 422)),
+        *((ApiError("x", status=status), False) for status in (404, 410)),
+        (ForbiddenError("x", status=403), True),
+        (UnavailableError("x", status=500, refuser="webhook a"), True),
+        *((kind("x"), False) for kind in (ConflictError, NotFoundError, UnavailableError)),
+    ],
+)
+def test_a_failure_is_no_refusal_unless_a_webhook_caused_it(error: ApiError, is_refusal: bool) -> None:
+    assert error.is_refusal is is_refusal
+
+
+@pytest.mark.parametrize(
     ("error", "is_lasting"),
     [
         *((ApiError("x", status=status), True) for status in (400, 405, 413, 415, 422)),
