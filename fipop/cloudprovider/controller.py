@@ -132,7 +132,7 @@ class ServiceController:
             random=random,
         )
         self._keys = PoolKeys({})
-        self._sticky = StickyAddresses(namespace=mode.namespace)
+        self._sticky = StickyAddresses(namespace=mode.namespace, events=events)
         self._said: Mapping[str, str] = {}
         """What was said last about a key."""
         self._is_working = False

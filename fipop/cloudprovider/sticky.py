@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from fipop.api.codec import format_time, parse_time
+from fipop.api.objects import Metadata
 from fipop.cloudprovider.service import Service
-from fipop.errors import ApiError, ConflictError
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError
 from fipop.ipam.addresses import Address, format_address, parse_addresses
 from fipop.jsons import as_mapping
 from fipop.kube.client import KubeClient
+from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import CONFIG_MAPS
 
 logger = logging.getLogger(__name__)
@@ -24,7 +26,7 @@ logger = logging.getLogger(__name__)
 CONFIG_MAP = "fipop-sticky"
 MOST_ENTRIES = 256
 """How many Services are remembered, the last that were deleted."""
-GATHER_SECONDS = 1.0
+GATHER_SECONDS, RETRY_SECONDS = 1.0, 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +34,7 @@ class StickyAddresses:
     """The addresses by the key of their entry; `namespace` is that of the ConfigMap."""
 
     namespace: str
+    events: EventRecorder
     _had: dict[str, tuple[datetime, tuple[Address, ...]]] = field(default_factory=dict)
     """In the order in which they were left."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,6 +78,11 @@ class StickyAddresses:
                 logger.warning(
                     "Could not write the addresses of deleted Services", extra={"error": str(error)}
                 )
+                if error.is_refusal:
+                    about = reference_to(CONFIG_MAPS, Metadata(name=CONFIG_MAP, namespace=self.namespace))
+                    self.events.record(about, EventType.WARNING, WRITE_REFUSED, error.explain())
+                self._changed.set()
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _write(self, client: KubeClient) -> None:
         found = await client.get(CONFIG_MAPS, CONFIG_MAP, namespace=self.namespace)

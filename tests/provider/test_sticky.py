@@ -80,6 +80,28 @@ async def test_the_next_leader_knows_it() -> None:
     assert cluster.addresses() == Y
 
 
+async def test_what_a_policy_refuses_to_have_remembered_is_an_event_and_is_written_when_it_is_allowed() -> (
+    None
+):
+    cluster = ServiceCluster(STICKY)
+    cluster.add("first")
+    running = await cluster.start()
+    cluster.add()
+    await cluster.settle()
+    running.link.refuse = lambda verb, target, _: (verb, target.plural) == ("create", "configmaps")
+    cluster.delete()
+    await cluster.pass_time(150)
+    assert cluster.reasons("fipop-sticky") == ["WriteRefused"]
+    running.link.refuse = lambda *_: False
+    await cluster.pass_time(70)
+    cluster.delete("first")
+    await cluster.stop()
+    await cluster.start()
+    cluster.add()
+    await cluster.settle()
+    assert cluster.addresses() == Y
+
+
 async def test_both_families_come_back() -> None:
     dual = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
     cluster = ServiceCluster({"cidr-global": "10.0.0.1-10.0.0.9,fd00::1-fd00::9", "sticky-seconds": "600"})
