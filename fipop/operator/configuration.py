@@ -13,7 +13,7 @@ from pathlib import Path
 from fipop.api import names
 from fipop.api.objects import read_metadata
 from fipop.api.options import find_binary, read_texts
-from fipop.errors import ConflictError, FipopError, StartError
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError, StartError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
@@ -76,6 +76,8 @@ class Configuration:
                 if str(error) != self._why_missing:
                     logger.warning("Could not create ConfigMap", extra={"error": str(error)})
                 self._why_missing = str(error)
+                if isinstance(error, ApiError) and error.is_refusal:
+                    self.complain(WRITE_REFUSED, error.explain())
                 return
         self._why_missing = ""
         self._take(found)

@@ -94,6 +94,7 @@ async def test_a_policy_that_refuses_the_config_map_keeps_the_options_in_force_a
     await fleet.pass_time(VISITED)
     assert fleet.operator.is_alive
     assert fleet.guests[A].releases == {}
+    assert "WriteRefused" in [reason for _, reason, _ in fleet.events("ConfigMap/kube-fip-config")]
     fleet.link.refuse = lambda *_: False
     await fleet.pass_time(POLL_SECONDS + 1)
     assert OPTIONS in fleet.memory.objects

@@ -154,3 +154,14 @@ async def test_what_else_is_refused_is_an_event_of_its_object(
     await fleet.pass_time(SOON)
     (text,) = warned(fleet, about)
     assert text.endswith(CAUSE)
+
+
+async def test_a_rollout_whose_state_is_refused_is_an_event_of_the_options() -> None:
+    fleet = build_fleet(A)
+    fleet.opt_in(A)
+    fleet.set_options(operateGuestClusterInterval="60")
+    running = fleet.begin(leader_election=False)
+    running.link.refuse = refuse("create", "configmaps")
+    await fleet.pass_time(SOON)
+    assert any("could not create ConfigMap" in text for text in warned(fleet, "ConfigMap/kube-fip-config"))
+    assert fleet.guests[A].releases == {}
