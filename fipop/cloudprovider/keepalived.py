@@ -411,11 +411,11 @@ class KeepalivedMode:
             self._show(client, each, plan.by_uid.get(each.uid), waiting.get(each.uid), slots)
             for each in shown
         )
-        errors = dict(zip(shown, await asyncio.gather(*showing), strict=True))
-        failed = {service: error for service, error in errors.items() if error is not None}
-        refusals = [(each, _refuse_write(error)) for each, error in failed.items() if error.is_refusal]
+        ends = zip(shown, await asyncio.gather(*showing), strict=True)
+        failed = [(service, error) for service, error in ends if error is not None]
+        refusals = [(each, _refuse_write(error)) for each, error in failed if error.is_refusal]
         self._report([*plan.refusals, *refusals])
-        return next(iter(failed.values()), None)
+        return next((error for _, error in failed), None)
 
     async def _show(
         self,

@@ -20,7 +20,7 @@ from fipop.kube.resources import EVENTS, Resource
 
 _MOST_WAITING, _MOST_KNOWN = 1000, 10_000
 _KEPT = timedelta(hours=1)
-"""For how long an API server keeps an event: one that a retry repeats meanwhile is not sent."""
+"""For how long an API server keeps an event: a Warning that a retry repeats meanwhile is not sent."""
 _PAUSE_SECONDS = 0.05
 _LONGEST_MESSAGE_BYTES = 1024
 _LONGEST_REASON = 128
@@ -138,7 +138,8 @@ class EventRecorder:
             except ApiError as error:
                 logger.debug("Could not write event", extra={"error": str(error)})
             else:
-                self._note_written(event["metadata"]["name"], now)
+                if event["type"] == EventType.WARNING:
+                    self._note_written(event["metadata"]["name"], now)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _note_written(self, name: str, now: datetime) -> None:
