@@ -139,6 +139,12 @@ def test_missing_rights_are_named_one_by_one(commands: Commands) -> None:
         ("metricsPort", "99999", "metricsPort"),
         ("kubevipRolloutCanaries", "-1", "kubevipRolloutCanaries"),
         ("kubevipGuestInstall", "maybe", "kubevipGuestInstall"),
+        (
+            "kubevipChartValues",
+            "env:\n\tbgp_password: hunter2\n",
+            "must be YAML (line 2, column 1): the line is indented with a tab, use spaces.",
+        ),
+        ("kubevipChartRepoUrl", "https://me:hunter2@charts.lan", "must not have a user or password."),
         ("kubevipUpdates", "true", 'did you mean "kubevipUpdate"?'),
     ],
 )
@@ -152,7 +158,9 @@ def test_a_wrong_option(
         "data": {option: value},
     }
     monkeypatch.setitem(commands.fleet.management, CONFIG_MAPS, [config_map])
-    assert_found(commands.run("check", "--all"), cause, "edit configmap kube-fip-config")
+    result = commands.run("check", "--all")
+    assert_found(result, cause, "edit configmap kube-fip-config")
+    assert "hunter2" not in result.stdout
 
 
 @pytest.mark.parametrize(
