@@ -7,14 +7,11 @@ from collections.abc import Iterator
 import click
 
 from fipop.cli.reading import EXIT_CODES, Reading, end, reading_options, run_reading
-from fipop.kube.client import KubeClient
 from fipop.operator.crds import find_our_age
 from fipop.operator.dry_run import DryRun
 from fipop.report.adoption import AdoptionReport, report_adoption
 from fipop.report.guests import GuestReport, read_guests
 from fipop.report.reading import SnapshotReader, read_snapshot
-from fipop.report.snapshot import Snapshot
-from fipop.texts import clean
 
 _HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
 
@@ -42,9 +39,7 @@ def adopt(*, reading: Reading, dry_run: bool, guests: bool) -> None:
             "Add --dry-run: the operator adopts automatically when kube-fip-operator is gone."
         )
     found = run_reading(lambda: _find(reading, guests))
-    if reading.show(found, _HEADER, _rows(found)):
-        for line in _lines(found):
-            click.echo(clean(line))
+    reading.show(found, _HEADER, _rows(found), _lines(found))
     end(is_wrong=found.needs_attention, unread=())
 
 
@@ -52,7 +47,11 @@ async def _find(reading: Reading, ask_guests: bool) -> AdoptionReport:
     async with reading.connect() as client:
         _show_progress("Reading the management cluster")
         before = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=False)
-        asked = await _ask(client, before) if ask_guests else []
+        asked: list[GuestReport] = []
+        if ask_guests:
+            _show_progress("Reading the guest clusters")
+            guests = {each.cluster_name for each in before.cache.clusters.all()} - {""}
+            asked = await read_guests(client, before, sorted(guests))
         carried = {each.guest: sorted(each.in_use()) for each in asked}
         installation = await SnapshotReader(client).read_installation(reading.operator_namespace)
         creates = installation.settings.may_create_floating_ips
@@ -65,12 +64,6 @@ async def _find(reading: Reading, ask_guests: bool) -> AdoptionReport:
 
 def _show_progress(step: str) -> None:
     click.echo(f"{step} …", err=True)
-
-
-async def _ask(client: KubeClient, snapshot: Snapshot) -> list[GuestReport]:
-    _show_progress("Reading the guest clusters")
-    guests = sorted({each.cluster_name for each in snapshot.cache.clusters.all() if each.cluster_name})
-    return await read_guests(client, snapshot, guests)
 
 
 def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
