@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from fipop.cli.reading import EXIT_CODES, Reading, end, reading_options, run_reading
+from fipop.cli.reading import EXIT_CODES, Reading, end, reading_options, run_reading, show_unread
 from fipop.operator.crds import find_our_age
 from fipop.operator.dry_run import DryRun
 from fipop.report.adoption import AdoptionReport, report_adoption
@@ -53,7 +53,9 @@ async def _find(reading: Reading, ask_guests: bool) -> AdoptionReport:
             guests = {each.cluster_name for each in before.cache.clusters.all()} - {""}
             asked = await read_guests(client, before, sorted(guests))
         carried = {each.guest: sorted(each.in_use()) for each in asked}
-        installation = await SnapshotReader(client).read_installation(reading.operator_namespace)
+        reader = SnapshotReader(client)
+        installation = await reader.read_installation(reading.operator_namespace)
+        show_unread([each for each in reader.unread if each.what == "the options"])
         creates = installation.settings.may_create_floating_ips
         after = await DryRun(client, await find_our_age(client), creates=creates).run(carried, _show_progress)
     known = {each.namespace for each in before.cache.floating_ips.all()}
