@@ -35,9 +35,7 @@ def adopt(*, reading: Reading, dry_run: bool, guests: bool) -> None:
     Nothing is written. If it does not read the guest clusters, an address that only one of them uses counts as free.
     """
     if not dry_run:
-        raise click.UsageError(
-            "Add --dry-run: the operator adopts automatically when kube-fip-operator is gone."
-        )
+        raise click.UsageError("Add --dry-run: the operator adopts automatically, without this command.")
     found = run_reading(lambda: _find(reading, guests))
     reading.show(found, _HEADER, _rows(found), _lines(found))
     end(is_wrong=found.needs_attention, unread=())
@@ -78,10 +76,8 @@ def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
 
 def _lines(found: AdoptionReport) -> Iterator[str]:
     yield ""
-    yield (
-        ", ".join(f"{number} {fate}" for fate, number in found.counts.items() if number)
-        or "Nothing to adopt."
-    )
+    counts = ", ".join(f"{number} {fate}" for fate, number in found.counts.items() if number)
+    yield counts or "Nothing to adopt."
     for each in found.broken_ranges:
         yield f"Range {each.range} cannot be used: {each.message}"
     for each in found.overlaps:
