@@ -57,6 +57,7 @@ FLOATING_IP_SUFFIX = "-kubevip"
 
 _GO_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+GO_BOOLS = _GO_TRUE | _GO_FALSE
 
 
 def parse_go_bool(text: str | None) -> bool | None:

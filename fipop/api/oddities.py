@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from itertools import islice
+from typing import TypeAlias
 
 from fipop.api import names
 from fipop.texts import clean
 
 MOST_NAMED = 3
 
-# The keys that are read of each kind, and whether the value is a boolean.
-RANGE_KEYS = {
-    names.ANNOTATION_HARVESTER_CLUSTER: False,
-    names.ANNOTATION_HARVESTER_NETWORK: False,
-    f"{names.GROUP}/allow-delete": True,
+KnownKeys: TypeAlias = Mapping[str, Container[str] | None]
+"""The keys that are read of a kind, each with the values that have a meaning; None for any value."""
+
+EXACT = ("true", "false")
+"""Where "true" is compared letter by letter: what removes, what deletes, and what the API server reads."""
+RANGE_KEYS: KnownKeys = {
+    names.ANNOTATION_HARVESTER_CLUSTER: None,
+    names.ANNOTATION_HARVESTER_NETWORK: None,
+    f"{names.GROUP}/allow-delete": EXACT,
 }
-FLOATING_IP_KEYS = {
-    names.ANNOTATION_CLUSTER: False,
-    names.ANNOTATION_RANGE: False,
-    names.ANNOTATION_UPDATE_CONFIG_MAP: True,
-    names.ANNOTATION_PAUSED: True,
-    names.ANNOTATION_IGNORE_CLAIM: False,
+FLOATING_IP_KEYS: KnownKeys = {
+    names.ANNOTATION_CLUSTER: None,
+    names.ANNOTATION_RANGE: None,
+    names.ANNOTATION_UPDATE_CONFIG_MAP: names.GO_BOOLS,
+    names.ANNOTATION_PAUSED: names.GO_BOOLS,
+    names.ANNOTATION_IGNORE_CLAIM: None,
 }
-CLUSTER_ANNOTATIONS = {names.ANNOTATION_PAUSED: True, names.ANNOTATION_FLOATING_IP: True}
-CLUSTER_LABELS = {names.LABEL_OPT_IN: True, names.LABEL_REMOVE: True, names.LABEL_CANARY: True}
+CLUSTER_ANNOTATIONS: KnownKeys = {
+    names.ANNOTATION_PAUSED: names.GO_BOOLS,
+    names.ANNOTATION_FLOATING_IP: names.GO_BOOLS,
+}
+CLUSTER_LABELS: KnownKeys = {
+    names.LABEL_OPT_IN: names.GO_BOOLS,
+    names.LABEL_REMOVE: EXACT,
+    names.LABEL_CANARY: EXACT,
+}
 
 
-def find_oddities(what: str, given: Mapping[str, str], known: Mapping[str, bool]) -> tuple[str, ...]:
+def find_oddities(what: str, given: Mapping[str, str], known: KnownKeys) -> tuple[str, ...]:
     """Return a sentence about each key that is a known one but for its case or a letter, and each wrong boolean."""
     return tuple(islice(_find(what, given, known), MOST_NAMED))
 
 
-def _find(what: str, given: Mapping[str, str], known: Mapping[str, bool]) -> Iterator[str]:
+def _find(what: str, given: Mapping[str, str], known: KnownKeys) -> Iterator[str]:
     for key, value in given.items():
-        if known.get(key) and names.parse_go_bool(value) is None:
+        meanings = known.get(key)
+        if meanings is not None and value not in meanings:
             yield f'The {what} {key} must be "true" or "false": it is "{clean(value, 63)}".'
         meant = next(
             (each for each in known if key not in known and _is_alike(key.lower(), each.lower())), None

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 
 import click
 
-from fipop.cli.reading import EXIT_CODES, Reading, end, reading_options, run_reading
-from fipop.kube.client import KubeClient
+from fipop.cli.reading import EXIT_CODES, Reading, end, reading_options, run_reading, show_unread
 from fipop.operator.crds import find_our_age
 from fipop.operator.dry_run import DryRun
 from fipop.report.adoption import AdoptionReport, report_adoption
 from fipop.report.guests import GuestReport, read_guests
 from fipop.report.reading import SnapshotReader, read_snapshot
-from fipop.report.snapshot import Snapshot
-from fipop.texts import clean
 
 _HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
 
@@ -38,13 +35,9 @@ def adopt(*, reading: Reading, dry_run: bool, guests: bool) -> None:
     Nothing is written. If it does not read the guest clusters, an address that only one of them uses counts as free.
     """
     if not dry_run:
-        raise click.UsageError(
-            "Add --dry-run: the operator adopts automatically when kube-fip-operator is gone."
-        )
+        raise click.UsageError("Add --dry-run: the operator adopts automatically, without this command.")
     found = run_reading(lambda: _find(reading, guests))
-    if reading.show(found, _HEADER, _rows(found)):
-        for line in _lines(found):
-            click.echo(clean(line))
+    reading.show(found, _HEADER, _rows(found), _lines(found))
     end(is_wrong=found.needs_attention, unread=())
 
 
@@ -52,9 +45,15 @@ async def _find(reading: Reading, ask_guests: bool) -> AdoptionReport:
     async with reading.connect() as client:
         _show_progress("Reading the management cluster")
         before = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=False)
-        asked = await _ask(client, before) if ask_guests else []
+        asked: list[GuestReport] = []
+        if ask_guests:
+            _show_progress("Reading the guest clusters")
+            guests = {each.cluster_name for each in before.cache.clusters.all()} - {""}
+            asked = await read_guests(client, before, sorted(guests))
         carried = {each.guest: sorted(each.in_use()) for each in asked}
-        installation = await SnapshotReader(client).read_installation(reading.operator_namespace)
+        reader = SnapshotReader(client)
+        installation = await reader.read_installation(reading.operator_namespace)
+        show_unread([each for each in reader.unread if each.what == "the options"])
         creates = installation.settings.may_create_floating_ips
         after = await DryRun(client, await find_our_age(client), creates=creates).run(carried, _show_progress)
     known = {each.namespace for each in before.cache.floating_ips.all()}
@@ -67,12 +66,6 @@ def _show_progress(step: str) -> None:
     click.echo(f"{step} …", err=True)
 
 
-async def _ask(client: KubeClient, snapshot: Snapshot) -> list[GuestReport]:
-    _show_progress("Reading the guest clusters")
-    guests = sorted({each.cluster_name for each in snapshot.cache.clusters.all() if each.cluster_name})
-    return await read_guests(client, snapshot, guests)
-
-
 def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
     for each in found.floating_ips:
         yield (
@@ -83,10 +76,8 @@ def _rows(found: AdoptionReport) -> Iterator[tuple[str, ...]]:
 
 def _lines(found: AdoptionReport) -> Iterator[str]:
     yield ""
-    yield (
-        ", ".join(f"{number} {fate}" for fate, number in found.counts.items() if number)
-        or "Nothing to adopt."
-    )
+    counts = ", ".join(f"{number} {fate}" for fate, number in found.counts.items() if number)
+    yield counts or "Nothing to adopt."
     for each in found.broken_ranges:
         yield f"Range {each.range} cannot be used: {each.message}"
     for each in found.overlaps:

@@ -33,7 +33,7 @@ from fipop.kube.config import (
 from fipop.kube.server import HttpServer
 from fipop.report.findings import Finding
 from fipop.report.reading import NotManagementClusterError, read_snapshot
-from fipop.report.rendering import table, to_json
+from fipop.report.rendering import clean_whole, table, to_json
 from fipop.report.snapshot import Snapshot, Unread
 from fipop.texts import clean, sentence
 
@@ -89,12 +89,14 @@ class Reading:
             return configure_in_cluster()
         return await configure_from_kubeconfig(self.kubeconfig, context=self.context)
 
-    def show(self, report: object, header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
-        """Print a report as JSON, or its rows as a table; return whether lines for people can follow."""
+    def show(
+        self, report: object, header: Sequence[str], rows: Iterable[Sequence[str]], lines: Iterable[str] = ()
+    ) -> bool:
+        """Print a report as JSON, or its rows as a table with lines below; return whether more lines can follow."""
         if self.output is Output.JSON:
             click.echo(to_json(report), nl=False)
             return False
-        click.echo(table(header, rows), nl=False)
+        click.echo("\n".join((table(header, rows), *map(clean_whole, lines))))
         return True
 
     def show_finding(self, found: Finding, sign: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import click
 
@@ -31,7 +31,6 @@ from fipop.report.findings import STOP_ADVICE
 from fipop.report.reading import SnapshotReader
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import Snapshot
-from fipop.texts import clean
 
 _RETRY_SECONDS = 30.0
 """How long the operator may take to notice that the annotation of an earlier retry is gone."""
@@ -64,9 +63,7 @@ def status(*, reading: Reading) -> None:
         "failed": sorted(state.failed if state is not None else ()),
         "unread": unread,
     }
-    if reading.show(fields, ("GUEST CLUSTERS", "COUNT"), counts):
-        for line in _lines(snapshot):
-            click.echo(clean(line))
+    reading.show(fields, ("GUEST CLUSTERS", "COUNT"), counts, _lines(snapshot))
     show_unread(unread)
     end(is_wrong=state is not None and state.phase is Phase.STOPPED, unread=unread)
 
@@ -133,10 +130,7 @@ def _set_paused(reading: Reading, value: str) -> None:
 
     metadata = as_mapping(run_reading(run).get("metadata"))
     click.echo(f"{_PAUSED} is {value}.")
-    marks: Mapping[str, object] = {
-        **as_mapping(metadata.get("labels")),
-        **as_mapping(metadata.get("annotations")),
-    }
+    marks = {*as_mapping(metadata.get("labels")), *as_mapping(metadata.get("annotations"))}
     for mark, tool in _GITOPS.items():
         if mark in marks:
             click.echo(
@@ -152,14 +146,9 @@ async def _patch(client: KubeClient, reading: Reading, patch: Json) -> Json:
     try:
         return await client.merge_patch(CONFIG_MAPS, name, patch, namespace=namespace)
     except ForbiddenError:
-        fail(
-            f"missing right: patch configmaps/{name} in namespace {namespace}. Ask an administrator of the fleet"
-        )
+        fail(f"missing right: patch configmaps/{name} in {namespace}. Ask an administrator of the fleet")
     except NotFoundError:
-        fail(
-            f"ConfigMap {name} does not exist in namespace {namespace}. "
-            "For another namespace, add --operator-namespace"
-        )
+        fail(f"ConfigMap {name} does not exist in {namespace}. Name its namespace by --operator-namespace")
 
 
 async def _read_rollout(client: KubeClient, reading: Reading) -> Rollout:

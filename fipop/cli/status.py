@@ -64,9 +64,7 @@ def status(*, reading: Reading, namespace: str | None, wait: float, all_each: bo
                 if found.only is None or each.floating_ip.namespace in found.only
             )
             click.echo()
-            click.echo(
-                table(_FLOATING_IPS, [_wide_row(each, found.snapshot.now) for each in shown]), nl=False
-            )
+            click.echo(table(_FLOATING_IPS, [_wide_row(each, found.snapshot.now) for each in shown]))
     show_unread(found.snapshot.unread)
     end(is_wrong=found.healthy is False, unread=found.snapshot.unread)
 

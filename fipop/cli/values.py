@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -21,12 +22,10 @@ from fipop.cli.reading import (
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import Snapshot
-from fipop.report.values import build_order, find_changes, read_manifest, trace_values
-from fipop.settings.options import parse_settings
+from fipop.report.values import Preview, build_order, preview_change, trace_values
 from fipop.settings.yaml import RefusedError
-from fipop.texts import clean
 
-_LONGEST = 200
+_CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
 
 
 @click.command(short_help="Values of kube-vip, and what a change would do.", epilog=EXIT_CODES)
@@ -34,7 +33,7 @@ _LONGEST = 200
 @click.option(
     "--diff",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Show what this manifest of kube-fip-config would change, and where.",
+    help="Show what this patch or manifest of kube-fip-config would change, and where.",
 )
 @reading_options
 def values(*, reading: Reading, cluster: str | None, diff: Path | None) -> None:
@@ -49,62 +48,54 @@ def values(*, reading: Reading, cluster: str | None, diff: Path | None) -> None:
     if not snapshot.installation.has_settings:
         show_unread(snapshot.unread)
         fail("the options are not known: ConfigMap kube-fip-config could not be read", EXIT_INCOMPLETE)
-    clusters = _choose(snapshot, cluster)
+    for bad in snapshot.installation.bad_options:
+        click.echo(f"Bad {bad}. Its default is shown; the operator uses the last valid value.", err=True)
+    chosen = _choose(snapshot, cluster)
     if diff is None:
-        lines = [
-            each
-            for one in clusters
-            for each in trace_values(build_order(snapshot.installation.settings), one)
-        ]
-        rows = ((each.chart, each.key, _show(each.value), each.origin) for each in lines)
-        reading.show({"values": lines}, ("CHART", "KEY", "VALUE", "FROM"), rows)
+        order = build_order(snapshot.installation.settings)
+        lines = [each for one in chosen for each in trace_values(order, one)]
+        rows = ((each.chart, each.key, each.origin, _show(each.value)) for each in lines)
+        reading.show({"values": lines}, ("CHART", "KEY", "FROM", "VALUE"), rows)
     else:
-        _show_changes(reading, snapshot, clusters, diff)
+        try:
+            text, settings = diff.read_text(encoding="utf-8"), snapshot.installation.settings
+            found = preview_change(text, settings, chosen, only_served=cluster is None)
+        except (RefusedError, UnicodeDecodeError) as error:
+            fail(f"file {diff} {error}")
+        reading.show(found, _CHANGES, _rows(found), _lines(found))
     show_unread(snapshot.unread)
     end(is_wrong=False, unread=snapshot.unread)
 
 
 def _choose(snapshot: Snapshot, name: str | None) -> list[ProvisioningCluster]:
-    found = snapshot.cache.clusters.all()
-    if name is None:
-        installs = snapshot.installation.settings.kubevip_guest_install
-        return [each for each in found if each.cluster_name and installs.includes(opted_in=each.opted_in)]
-    chosen = [each for each in found if each.is_meant_by(name)]
-    if not chosen:
+    chosen = [each for each in snapshot.cache.clusters.all() if name is None or each.is_meant_by(name)]
+    if name is not None and not chosen:
         fail(f'no guest cluster has the id or name "{name}". Run fipop status -o wide to see all')
     return chosen
 
 
-def _show_changes(
-    reading: Reading, snapshot: Snapshot, clusters: list[ProvisioningCluster], diff: Path
-) -> None:
-    before = snapshot.installation.settings
-    try:
-        after, bad = parse_settings(read_manifest(diff.read_text(encoding="utf-8")), before)
-    except (RefusedError, UnicodeDecodeError) as error:
-        fail(f"{diff} {error}")
-    if bad:
-        fail(f"{diff}: option {bad[0].option} {bad[0].reason}")
-    changes = find_changes(build_order(before), build_order(after), clusters)
-    rows = (
-        (
-            count_of(len(each.clusters), "guest cluster"),
-            one.chart,
-            one.key,
-            _show(one.before),
-            _show(one.after),
-        )
-        for each in changes
-        for one in each.keys
-    )
-    if reading.show({"changes": changes}, ("WHERE", "CHART", "KEY", "BEFORE", "AFTER"), rows):
-        if not changes:
-            click.echo("No guest cluster changes.")
-        for each in changes:
-            names = ", ".join(each.clusters)
-            click.echo(clean(f"{count_of(len(each.clusters), 'guest cluster')}: {names}", 4096))
+def _rows(found: Preview) -> Iterator[tuple[str, ...]]:
+    for each in found.changes:
+        first, *others = each.clusters
+        where = f"{first} and {len(others)} more" if others else first
+        for one in each.keys:
+            yield where, one.chart, one.key, _show(one.before), _show(one.after)
+
+
+def _lines(found: Preview) -> Iterator[str]:
+    groups = [("", each.clusters) for each in found.changes if len(each.clusters) > 1]
+    groups += [("fipop begins to install in ", found.joining), ("fipop no longer changes ", found.leaving)]
+    for what, clusters in groups:
+        if clusters:
+            yield f"{what}{count_of(len(clusters), 'guest cluster')}: {', '.join(clusters)}"
+    if not (found.changes or found.joining or found.leaving):
+        yield "No guest cluster changes."
+    elif found.changes and found.keeps_releases:
+        yield "kubevipUpdate is false: releases that exist stay as they are."
+    yield f"Options that change: {', '.join(found.options) or 'none'}"
+    rest = "stay as they are" if found.file == "patch" else "get their default"
+    yield f"The file is a {found.file}: options that it lacks {rest}."
 
 
 def _show(value: object) -> str:
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, default=dict)
-    return clean(text, _LONGEST)
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, default=dict)

@@ -11,7 +11,7 @@ from aiohttp.web import AppRunner, TCPSite
 
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import run_until_asked
-from fipop.cli.reading import EXIT_NO_ACCESS, EXIT_WRONG, Reading, access_options, fail
+from fipop.cli.reading import EXIT_NO_ACCESS, Reading, access_options, fail
 from fipop.errors import FipopError
 from fipop.report.page.app import Page
 from fipop.report.page.snapshots import Snapshots
@@ -40,10 +40,7 @@ def web(*, reading: Reading, bind: str, port: int, log_format: str) -> None:
     except OSError as error:
         is_taken = error.errno == errno.EADDRINUSE
         why = "it is in use by another program" if is_taken else str(error.strerror)
-        fail(
-            f"could not listen on port {port} of {bind}: {why}. Choose another one with --port or --bind",
-            EXIT_WRONG,
-        )
+        fail(f"could not listen on port {port} of {bind}: {why}. Choose another one with --port or --bind")
 
 
 async def _serve(reading: Reading, bind: str, port: int) -> None:

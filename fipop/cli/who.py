@@ -76,9 +76,7 @@ def who(*, reading: Reading, asked: str, guest: bool) -> None:
     rows = (_row(snapshot, each, is_wide=is_wide) for each in found.addresses)
     unknown = _describe_unknown(snapshot, asked) if not found.addresses else ""
     if found.addresses or found.guests or reading.output is Output.JSON:
-        is_shown = reading.show(found, (*_HEADER, *(_WIDE if is_wide else ())), rows)
-        for line in _lines(found) if is_shown else ():
-            click.echo(clean(line))
+        reading.show(found, (*_HEADER, *(_WIDE if is_wide else ())), rows, _lines(found))
     elif not unknown:
         click.echo(clean(f"No address of {asked} is in use."))
     show_unread(found.unread)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from fipop.cloudprovider.pools import Pool
 from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, format_address
+from fipop.texts import sentence
 
 Port: TypeAlias = tuple[int, str]
 """Number and protocol."""
@@ -145,13 +146,19 @@ def sort_by(families: tuple[Family, ...], addresses: tuple[Address, ...]) -> tup
 def _choose(request: Request, family: Family, pool: Pool | None, usage: Usage) -> Address | Refusal:
     """Return an address of a family for a Service that has none."""
     if pool is None:
-        message = "The ConfigMap has no pool for this namespace. Add a key with one, for example cidr-global."
+        message = (
+            "The ConfigMap has no pool for this namespace. Ask an administrator of the fleet for a floating IP, or an "
+            "administrator of this cluster for a key with a pool, for example cidr-global."
+        )
         return Refusal(reason="NoPool", message=message)
     if pool.problem or pool.dhcp:
-        return Refusal(reason="PoolUnusable", message=pool.problem or f"Key {pool.key} has DHCP alone.")
+        message = pool.problem or f"Key {pool.key} has DHCP alone."
+        message += " Only an administrator of this cluster can change that."
+        return Refusal(reason="PoolUnusable", message=message)
     user, addresses = request.user, pool.addresses.of(family)
     if not addresses:
-        message = f"Key {pool.key} has no {family.label} address. Add an {family.label} pool to the key."
+        remedy = sentence(_ask_for(f"an {family.label} address", pool))
+        message = f"Key {pool.key} has no {family.label} address. {remedy}"
         return Refusal(reason="PoolFull", message=message)
     for each in request.preferred:
         if each.family is family and each.value in addresses and not usage.find_conflicting(each, user):
@@ -164,10 +171,17 @@ def _choose(request: Request, family: Family, pool: Pool | None, usage: Usage) -
     in_order = (Address(family, value) for value in addresses.addresses(descending=pool.descending))
     free = next((each for each in in_order if usage.is_free(each, user)), None)
     message = (
-        f"Key {pool.key} is full: all of its {addresses.count} {family.label} addresses are in use. "
-        "Delete unused Services or extend the key."
+        f"Key {pool.key} is full: {addresses.count} of {addresses.count} {family.label} addresses are in use. "
+        f"Delete unused Services, or {_ask_for(f'another {family.label} address', pool)}."
     )
     return free or Refusal(reason="PoolFull", message=message)
+
+
+def _ask_for(what: str, pool: Pool) -> str:
+    """Return whom the owner of a Service asks for more addresses: who can write the key."""
+    if pool.is_of_operator:
+        return f"ask an administrator of the fleet for {what}: fipop's operator writes this key"
+    return f"ask an administrator of this cluster for {what} in this key"
 
 
 def refuse_asked(address: Address, families: Collection[Family], user: User, usage: Usage) -> Refusal | None:

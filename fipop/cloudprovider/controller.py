@@ -62,6 +62,7 @@ from fipop.cloudprovider.service import (
 from fipop.cloudprovider.services import Machines, ServiceCache
 from fipop.cloudprovider.sticky import StickyAddresses
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
+from fipop.guest.config_map import read_applied
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient
@@ -187,7 +188,8 @@ class ServiceController:
 
     def _keys_changed(self, found: ConfigMap | None) -> None:
         data = as_mapping(found.get("data")) if found is not None else {}
-        self._keys = PoolKeys({key: str(value) for key, value in data.items()})
+        applied = read_applied(found)
+        self._keys = PoolKeys({key: str(value) for key, value in data.items()}, applied)
         problems, oddities = self._keys.problems(), self._keys.oddities()
         for said, reason in ((problems, "KeyInvalid"), (oddities, "KeyUnusual")):
             for key, text in said.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import islice
@@ -57,6 +57,8 @@ class Pool:
     """The families that its text asks DHCP for."""
     problem: str = ""
     """Why it assigns nothing."""
+    is_of_operator: bool = False
+    """Whether fipop's operator writes the key: then no one in the cluster can extend it."""
 
     @property
     def families(self) -> tuple[Family, ...]:
@@ -67,8 +69,10 @@ class Pool:
 class PoolKeys:
     """The data of the ConfigMap. What cannot be read concerns the namespaces of that key alone."""
 
-    def __init__(self, data: Mapping[str, str]) -> None:
+    def __init__(self, data: Mapping[str, str], applied: Mapping[str, str] | None = None) -> None:
+        """`applied` are the keys that fipop's operator wrote last, with their values."""
         self._data = dict(data)
+        self._applied = applied or {}
         self._built: dict[tuple[str, str, bool], Pool] = {}
         self._scopes = self._read_scopes()
 
@@ -176,13 +180,15 @@ class PoolKeys:
         skip_end_ips = self._flag("skip-end-ips-in-cidr")
         known = key, exclude, skip_end_ips
         if known not in self._built:
-            self._built[known] = _build_pool(
+            built = _build_pool(
                 key,
                 self._data[key],
                 exclude,
                 skip_end_ips,
                 self._data.get("search-order", "").strip() == "desc",
             )
+            is_of_operator = self._applied.get(key) == self._data[key]
+            self._built[known] = replace(built, is_of_operator=is_of_operator)
         return self._built[known]
 
     def _read_scopes(self) -> dict[str, list[str]]:
@@ -201,7 +207,7 @@ class PoolKeys:
 
 def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descending: bool) -> Pool:
     if not text.strip():
-        return Pool(key=key, problem=f"Key {key} is empty. Set a pool.")
+        return Pool(key=key, problem=f"Key {key} is empty: it must have a pool.")
     parts = {each.strip() for each in text.split(",")}
     dhcp = parts & DHCP_TEXTS.keys()
     if dhcp == parts:

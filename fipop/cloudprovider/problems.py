@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fipop.api.oddities import EXACT, find_oddities
 from fipop.cloudprovider.allocate import DHCP_ADDRESSES, Usage, User, name_users
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service import ADDRESSES, MOST_ADDRESSES, Service
+from fipop.guest.service_uses import IGNORE
 from fipop.ipam.addresses import FamilyPolicy, format_address, parse_addresses
 from fipop.texts import clean
 
@@ -20,7 +22,9 @@ def find_problems(service: Service, user: User, usage: Usage, keys: PoolKeys) ->
             shared.append(f"Address {text} is also in use by {name_users(others)}. Change one.")
         if are_known and address not in DHCP_ADDRESSES and not keys.has_address(address):
             outside.append(f"Address {text} is in no pool of the ConfigMap. fipop leaves it as it is.")
+    odd = find_oddities("annotation", {IGNORE: service.ignore}, {IGNORE: ("", *EXACT)})
     return {
+        "AnnotationUnusual": " ".join(odd),
         "AddressInUse": " ".join(shared),
         "AddressOutsidePools": " ".join(outside),
         "InvalidAddress": "" if service.is_assigned else _find_invalid(service),

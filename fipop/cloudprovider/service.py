@@ -60,8 +60,8 @@ class Service:
     class_name: str
     """Its loadBalancerClass; "" without one."""
     is_deleting: bool
-    is_ignored: bool
-    """`kube-vip.io/ignore: "true"`."""
+    ignore: str
+    """The text of `kube-vip.io/ignore`."""
     policy: FamilyPolicy
     families: tuple[Family, ...]
     """Those that the API server granted: at least one."""
@@ -95,6 +95,11 @@ class Service:
     def resource_version(self) -> int:
         """The version as a number."""
         return int(self.version)
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether it is left to kube-vip, which compares the text letter by letter."""
+        return self.ignore == "true"
 
     @cached_property
     def annotated(self) -> tuple[Address, ...]:
@@ -321,7 +326,7 @@ def parse_service(obj: JsonView) -> Service:
         is_load_balancer=spec.get("type") == "LoadBalancer",
         class_name=as_text(spec.get("loadBalancerClass")),
         is_deleting=bool(meta.get("deletionTimestamp")),
-        is_ignored=annotations.get(IGNORE) == "true",
+        ignore=as_text(annotations.get(IGNORE))[:MOST_CHARACTERS],
         policy=_read_policy(spec.get("ipFamilyPolicy")),
         families=read_families(spec.get("ipFamilies")),
         ports=ports if len(ports) <= MOST_PORTS else frozenset(),

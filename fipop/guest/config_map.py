@@ -23,7 +23,7 @@ from fipop.deadlines import PERMIT_SECONDS
 from fipop.errors import ApiError, FipopError
 from fipop.ipam.addresses import Address, format_address, parse_address
 from fipop.ipam.pool import MAX_GUEST_PARTS, Part, count_parts, parse_leniently
-from fipop.jsons import Json, as_mapping, as_texts
+from fipop.jsons import Json, JsonView, as_mapping, as_texts
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from fipop.texts import clean, is_namespace
@@ -330,7 +330,7 @@ def parse_config_map(item: Json) -> Json:
     }
 
 
-def read_applied(config_map: Json | None) -> dict[str, str]:
+def read_applied(config_map: JsonView | None) -> dict[str, str]:
     """Return the keys that fipop wrote last to a ConfigMap, with their values."""
     # Anybody in the guest cluster can edit it: at worst it gives away that guest cluster's own keys.
     metadata = as_mapping((config_map or {}).get("metadata"))

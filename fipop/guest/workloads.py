@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fipop.api.codec import parse_time
-from fipop.api.names import GUEST_CONFIG_MAP
+from fipop.api.names import GUEST_CONFIG_MAP, parse_go_bool
 from fipop.jsons import Json, JsonView, as_list, as_mapping
 from fipop.texts import LONGEST_WORD, clean, is_namespace, is_release_name
 
@@ -138,11 +138,11 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
         observed=_count(as_mapping(item.get("status")), "observedGeneration")
         >= _count(metadata, "generation"),
         runs_kube_vip=bool(kube_vips),
-        announces_services=any(_read_env(each, "svc_enable").lower() == "true" for each in kube_vips),
+        announces_services=any(parse_go_bool(_read_env(each, "svc_enable")) for each in kube_vips),
         is_parked=as_mapping(pod.get("nodeSelector")).get(PARKED_LABEL) == "true",
         reads=next(filter(None, map(_find_config_map, providers)), ""),
         serves_class=any(
-            _read_env(each, "KUBEVIP_ENABLE_LOADBALANCERCLASS").lower() == "true" for each in providers
+            parse_go_bool(_read_env(each, "KUBEVIP_ENABLE_LOADBALANCERCLASS")) for each in providers
         ),
         takes_services=is_harvester and any(map(_has_service_controller, containers)),
     )

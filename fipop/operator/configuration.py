@@ -23,11 +23,13 @@ from fipop.settings.options import (
     NOTHING_KNOWN,
     BadOption,
     Settings,
+    find_changed,
     find_unknown,
     parse_settings,
     settings_data,
     warnings,
 )
+from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +129,7 @@ class Configuration:
         self._about = reference_to(CONFIG_MAPS, read_metadata(config_map))
         self._report((*warnings(self.settings), *find_unknown(data), *find_binary(config_map)))
         if self.settings != before:
-            logger.info("Settings changed", extra={"changed": _changed(before, self.settings)})
+            logger.info("Settings changed", extra={"changed": find_changed(before, self.settings)})
             for listener in self.listeners:
                 listener(before, self.settings)
 
@@ -135,7 +137,7 @@ class Configuration:
         """Report bad values and unwise ones, once each."""
         for bad in self.bad_options:
             if bad not in self._told:
-                message = f"Option {bad.option} {bad.reason}: it is {bad.value!r}. {self._describe_effect(bad.option)}"
+                message = f"{sentence(str(bad))} {self._describe_effect(bad.option)}"
                 fields = {"option": bad.option, "value": bad.value, "error": bad.reason}
                 logger.error("Option is invalid", extra=fields)
                 self.complain("BadOption", message)
@@ -174,8 +176,3 @@ def read_defaults(folder: Path | None) -> dict[str, str]:
         raise StartError(
             what=f"settings defaults {folder}", problem="cannot be read as text files"
         ) from error
-
-
-def _changed(before: Settings, after: Settings) -> list[str]:
-    old, new = settings_data(before), settings_data(after)
-    return sorted(option for option in new if old.get(option) != new[option])

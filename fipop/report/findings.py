@@ -238,9 +238,7 @@ def _judge_options(found: Installation) -> Iterator[Finding]:
     elif not found.bad_options:
         yield point(_OPERATOR, Severity.OK, "OptionsValid", f"every option of {config_map} is valid")
     for bad in found.bad_options:
-        value = f": it is {bad.value!r}" if bad.value else ""
-        message = f"option {bad.option} {bad.reason}{value}"
-        yield point(_OPERATOR, Severity.CRITICAL, "BadOption", message, edit)
+        yield point(_OPERATOR, Severity.CRITICAL, "BadOption", str(bad), edit)
     for unwise in found.unwise_options:
         yield point(_OPERATOR, Severity.INFO, "UnwiseOption", unwise, edit)
 

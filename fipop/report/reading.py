@@ -37,7 +37,7 @@ from fipop.report.snapshot import (
     Unread,
     Workload,
 )
-from fipop.settings.options import DEFAULTS, find_unknown, parse_settings, warnings
+from fipop.settings.options import NOTHING_KNOWN, find_unknown, parse_settings, warnings
 from fipop.state.cache import ClusterCache
 
 T = TypeVar("T")
@@ -150,7 +150,8 @@ class SnapshotReader:
         failed = {each.what for each in self.unread[before:]}
         self.unread = list(dict.fromkeys(self.unread))
         texts = read_texts(config or {})
-        settings, bad = parse_settings(texts, DEFAULTS)
+        # As an operator that starts now: it knows no last good value.
+        settings, bad = parse_settings(texts, NOTHING_KNOWN)
         return Installation(
             namespace=namespace,
             leadership=read_leadership(lease) if lease is not None else None,

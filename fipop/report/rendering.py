@@ -14,7 +14,8 @@ from fipop.ipam.ranges import Usage
 from fipop.texts import clean
 
 _GAP = "   "
-_LONGEST_CELL = 300
+_WIDEST = 64
+"""A longer cell moves what follows it in its own line, instead of every line."""
 
 
 def to_json(value: object) -> str:
@@ -32,17 +33,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str):
-        return _clean_whole(value)
+        return clean_whole(value)
     if isinstance(value, datetime):
         return format_time(value)
     if isinstance(value, Mapping):
-        return {_clean_whole(str(key)): _plain(each) for key, each in value.items()}
+        return {clean_whole(str(key)): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | frozenset | set):
         return [_plain(each) for each in value]
     return value
 
 
-def _clean_whole(text: str) -> str:
+def clean_whole(text: str) -> str:
+    """Return a text printable and uncut."""
     return clean(text, len(text))
 
 
@@ -52,15 +54,16 @@ def _camel_case(name: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Align cells under their headings. As with kubectl, nothing is cut to the width of the terminal."""
-    cells = [[clean(cell, _LONGEST_CELL) or "-" for cell in row] for row in rows]
-    lines = [list(header), *cells]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(header))]
+    """Align cells under their headings. Nothing is cut, neither to the width of the terminal."""
+    lines = [list(header), *([clean_whole(cell) or "-" for cell in row] for row in rows)]
+    widths = [
+        max(len(cell) for cell in column if len(cell) <= _WIDEST) for column in zip(*lines, strict=True)
+    ]
     padded = (
         _GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
-    return "\n".join(padded) + "\n"
+    return "\n".join(padded)
 
 
 def count_of(number: int, singular: str, plural: str = "") -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fipop.api import names
 from fipop.guest.helm.charts import Role, Target, wanted_charts, wanted_overrides, wanted_values
+from fipop.jsons import as_mapping
 from fipop.rancher.objects import ProvisioningCluster
-from fipop.settings.options import Settings
+from fipop.settings.options import Settings, find_changed, parse_settings, settings_data
 from fipop.settings.yaml import RefusedError, parse_yaml_mapping
 
-VERSION = "(chart version)"
-NEWEST = "(newest)"
+_SOURCE, _VERSION, _DIGEST = "(chart)", "(chart version)", "(chart digest)"
 _MAX_BYTES = 1024 * 1024
 """Of a manifest: as much as the API server stores."""
-_OPTIONS = {Role.KUBE_VIP: "kubevipChartValues", Role.CLOUD_PROVIDER: "kubevipCloudProviderChartValues"}
+_OPTIONS = {Role.KUBE_VIP: "kubevipChart", Role.CLOUD_PROVIDER: "kubevipCloudProviderChart"}
+"""How the names of the options for a chart begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,23 @@ class ValueChange:
     keys: tuple[KeyChange, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What the next step with a file of options changes."""
+
+    file: str
+    """`patch`: options that it lacks stay as they are; `manifest`: they get their default."""
+    options: tuple[str, ...]
+    """The options that change."""
+    changes: tuple[ValueChange, ...]
+    joining: tuple[str, ...]
+    """The guest clusters in which fipop begins to install releases."""
+    leaving: tuple[str, ...]
+    """Those in which it ends to change them."""
+    keeps_releases: bool
+    """Whether releases that exist stay as they are, because `kubevipUpdate` is false."""
+
+
 def build_order(settings: Settings) -> Target:
     """Return what the options ask for. A version without a value is the newest one."""
     return Target(
@@ -56,24 +75,52 @@ def build_order(settings: Settings) -> Target:
 def trace_values(order: Target, cluster: ProvisioningCluster) -> tuple[ValueLine, ...]:
     """Return all that a guest cluster gets, with the origin of each key: what set it last."""
     own, lines = order.for_guest(cluster), []
-    for role in Role:
-        layers = {_OPTIONS[role]: _flatten(order.values[role])}
-        versions = {_OPTIONS[role].replace("Values", "Version"): order.charts[role].version}
+    for role, option in _OPTIONS.items():
+        chart, is_in_repository = own.charts[role], own.charts[role].url.startswith("http")
+        layers: dict[str, Collection[str]] = {
+            "kubevipChartRepoUrl" if is_in_repository else f"{option}Ref": (_SOURCE,),
+            f"{option}Version": (_VERSION,),
+            f"{option}Digest": (_DIGEST,),
+            f"{option}Values": _flatten(order.values[role]),
+        }
         for each in order.overrides.get(role, ()):
             if each.fits(cluster.namespace, cluster.name, cluster.labels):
-                layers[f"override {each.name}"] = _flatten(each.values)
-                versions |= {f"override {each.name}": each.chart_version} if each.chart_version else {}
-        origin = list(versions)[-1]
-        version = own.charts[role].version or NEWEST
-        lines.append(ValueLine(chart=role.value, key=VERSION, value=version, origin=origin))
-        for key, value in _flatten(own.values[role]).items():
-            setters = [name for name, layer in layers.items() if key in layer]
-            origin = setters[-1] if setters else "fipop"
-            lines.append(ValueLine(chart=role.value, key=key, value=value, origin=origin))
+                versions = (_VERSION, _DIGEST) if each.chart_version else ()
+                layers[f"override {each.name}"] = (*_flatten(each.values), *versions)
+        got = {_SOURCE: str(chart), _VERSION: chart.version or "(newest)", _DIGEST: chart.sha256 or "(any)"}
+        for key, value in (got | _flatten(own.values[role])).items():
+            origin = [name for name, layer in layers.items() if key in layer][-1:]
+            lines.append(ValueLine(chart=role.value, key=key, value=value, origin="".join(origin) or "fipop"))
     return tuple(lines)
 
 
-def find_changes(
+def preview_change(
+    text: str, before: Settings, clusters: Sequence[ProvisioningCluster], *, only_served: bool
+) -> Preview:
+    """Return what a file of options changes. `only_served`: values of guest clusters in which fipop installs.
+
+    Raises RefusedError.
+    """
+    is_patch, data = _read_file(text, before)
+    after, bad = parse_settings(data, before)
+    if bad:
+        raise RefusedError(f"has a bad value: {bad[0]}")
+    had, gets = (
+        {each.key for each in clusters if each.cluster_name and installs.includes(opted_in=each.opted_in)}
+        for installs in (before.kubevip_guest_install, after.kubevip_guest_install)
+    )
+    chosen = [each for each in clusters if each.key in had & gets or not only_served]
+    return Preview(
+        file="patch" if is_patch else "manifest",
+        options=tuple(find_changed(before, after)),
+        changes=_find_changes(build_order(before), build_order(after), chosen),
+        joining=tuple(map("/".join, sorted(gets - had))),
+        leaving=tuple(map("/".join, sorted(had - gets))),
+        keeps_releases=not after.kubevip_update,
+    )
+
+
+def _find_changes(
     before: Target, after: Target, clusters: Iterable[ProvisioningCluster]
 ) -> tuple[ValueChange, ...]:
     """Return what changes between two orders; guest clusters in which the same changes come together."""
@@ -89,7 +136,7 @@ def find_changes(
             if old.get(each) != new.get(each)
         )
         known = found.get(repr(keys), ValueChange(clusters=(), keys=keys))
-        found[repr(keys)] = replace(known, clusters=(*known.clusters, f"{one.namespace}/{one.name}"))
+        found[repr(keys)] = replace(known, clusters=(*known.clusters, "/".join(one.key)))
     return tuple(each for each in found.values() if each.keys)
 
 
@@ -99,18 +146,25 @@ def find_unfitting(settings: Settings, clusters: Iterable[ProvisioningCluster]) 
     for role, entries in wanted_overrides(settings).items():
         for each in entries:
             if not any(each.fits(one.namespace, one.name, one.labels) for one in known):
-                yield f'entry "{each.name}" of {_OPTIONS[role]}Overrides fits no guest cluster'
+                yield f'entry "{each.name}" of {_OPTIONS[role]}ValuesOverrides fits no guest cluster'
 
 
-def read_manifest(text: str) -> dict[str, str]:
-    """Return the data of a manifest of kube-fip-config. Raises RefusedError."""
-    data = parse_yaml_mapping(text, max_bytes=_MAX_BYTES).get("data")
-    if not isinstance(data, Mapping):
-        raise RefusedError("must be a manifest of ConfigMap kube-fip-config, with data")
-    texts = {key: value for key, value in data.items() if isinstance(value, str)}
-    for each in data.keys() - texts.keys():
-        raise RefusedError(f"must have a text as data.{each}")
-    return texts
+def _read_file(text: str, live: Settings) -> tuple[bool, dict[str, str]]:
+    """Return whether a file is a patch of kube-fip-config, and the options once it is applied.
+
+    A manifest is the whole. A file without `kind` is a merge patch over the live options, in which null removes one.
+    """
+    found = parse_yaml_mapping(text, max_bytes=_MAX_BYTES)
+    kind, data = found.get("kind"), found.get("data")
+    name = as_mapping(found.get("metadata")).get("name", names.SETTINGS_CONFIG_MAP)
+    is_ours = kind in (None, "ConfigMap") and name == names.SETTINGS_CONFIG_MAP
+    if not is_ours or not isinstance(data, Mapping):
+        raise RefusedError("must be a manifest of ConfigMap kube-fip-config, or a patch of it, with data")
+    for key, value in data.items():
+        if not isinstance(value, str) and (kind or value is not None):
+            raise RefusedError(f"must have a text as data.{key}")
+    after = {**(settings_data(live) if kind is None else {}), **data}
+    return kind is None, {key: value for key, value in after.items() if isinstance(value, str)}
 
 
 def _flatten(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:

@@ -46,11 +46,15 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadOption:
-    """An option whose value was not taken; `value` is cut and cleaned, or hidden if it can be a secret."""
+    """An option whose value was not taken; `value` is cut and cleaned, and "" if it can be a secret."""
 
     option: str
     value: str
     reason: str
+
+    def __str__(self) -> str:
+        """Return a clause."""
+        return f"option {self.option} {self.reason}" + (f": it is {self.value!r}" if self.value else "")
 
 
 _KUBEVIP_VALUES = parse_chart_values("""\
@@ -228,6 +232,12 @@ def settings_data(settings: Settings) -> dict[str, str]:
     return {name: _as_text(getattr(settings, field)) for name, field in OPTIONS.items()}
 
 
+def find_changed(before: Settings, after: Settings) -> list[str]:
+    """Return the names of the options that differ."""
+    old, new = settings_data(before), settings_data(after)
+    return sorted(option for option in new if old[option] != new[option])
+
+
 def warnings(settings: Settings) -> tuple[str, ...]:
     """Return a clause for each valid choice that does not work as an admin expects."""
     found = []
@@ -298,4 +308,4 @@ def _as_text(value: object) -> str:
 def _shown(option: str, text: str) -> str:
     # A URL may carry a password before its @ and a token after its ? or #.
     is_secret = option.endswith(("ChartValues", "Overrides")) or any(mark in text for mark in "@?#")
-    return f"({len(text)} characters)" if is_secret else clean(text, MAX_SHOWN)
+    return "" if is_secret else clean(text, MAX_SHOWN)

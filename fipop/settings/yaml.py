@@ -39,6 +39,10 @@ _SCALARS = {
 """Plain scalars by their tag; the first pattern that matches counts."""
 
 
+_LIBYAML_ERRORS = (yaml.scanner.ScannerError, yaml.parser.ParserError)
+"""Raised by the C parser with a constant as the problem; others of PyYAML can quote the text."""
+
+
 class RefusedError(FipopError, ValueError):
     """A text is refused; the message is "must …" and never quotes the text."""
 
@@ -91,7 +95,9 @@ def parse_yaml(text: str, *, max_bytes: int = MAX_YAML_BYTES) -> JsonValue:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise RefusedError(f"must be YAML{where}") from None
+        raise RefusedError(f"must be YAML{where}: {_name_cause(text, error)}") from None
+    except yaml.reader.ReaderError as error:
+        raise RefusedError(f"must be YAML: {error.reason}") from None
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError):
         # A control character, a lone surrogate, a number too long to convert; `from None`, for they quote the text.
         raise RefusedError("must be YAML") from None
@@ -122,6 +128,19 @@ def find_line(text: str, place: Iterable[str | int]) -> int:
             break
         line, node = found[0].start_mark.line, found[1]
     return line + 1
+
+
+def _name_cause(text: str, error: yaml.MarkedYAMLError) -> str:
+    """Return what is wrong at a place, without what stands there: libyaml's words are constants."""
+    mark = error.problem_mark
+    line = text.split("\n")[mark.line] if mark and mark.line <= text.count("\n") else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "the line is indented with a tab, use spaces"
+    return (
+        str(error.problem)
+        if isinstance(error, _LIBYAML_ERRORS)
+        else "it must be one document whose keys are texts"
+    )
 
 
 def _check_events(source: str) -> None:

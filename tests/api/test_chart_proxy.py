@@ -56,7 +56,14 @@ class Proxy:
 async def upgrade(stack: Stack, folder: Path, **values: str) -> None:
     """Install the chart again with other values."""
     await stack.installation.helm.run(
-        *("upgrade", RELEASE, copy_chart(folder / "chart"), "--namespace", NAMESPACE, "--reuse-values"),
+        *(
+            "upgrade",
+            RELEASE,
+            copy_chart(folder / "chart"),
+            "--namespace",
+            NAMESPACE,
+            "--reset-then-reuse-values",
+        ),
         *("--kubeconfig", stack.plane.admin_kubeconfig),
         *(argument for name, value in values.items() for argument in ("--set", f"{name}={value}")),
     )

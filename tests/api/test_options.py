@@ -149,7 +149,14 @@ async def test_what_admins_edit_is_never_taken_back(
     await operator.stop()
     installation = stack.installation
     await installation.helm.run(
-        *("upgrade", "fipop", copy_chart(tmp_path / "chart"), "--namespace", NAMESPACE, "--reuse-values"),
+        *(
+            "upgrade",
+            "fipop",
+            copy_chart(tmp_path / "chart"),
+            "--namespace",
+            NAMESPACE,
+            "--reset-then-reuse-values",
+        ),
         *("--set", "settings.logLevel=Error", "--kubeconfig", stack.plane.admin_kubeconfig),
     )
     assert (await stack.client.get(DEFAULTS))["data"]["logLevel"] == "Error"

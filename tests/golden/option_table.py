@@ -120,9 +120,8 @@ def _try(option: str) -> dict[str, object]:
     for name, text in samples.items():
         settings, bad = parse_settings({option: text}, DEFAULTS)
         for each in bad:
-            refused.setdefault(
-                each.reason, f"{name}, shown as {each.value}" if each.value not in {name, text} else name
-            )
+            hidden_or_cut = f"{name}, {f'shown as {each.value}' if each.value else 'hidden'}"
+            refused.setdefault(each.reason, name if each.value in {name, text} else hidden_or_cut)
         value = settings_data(settings)[option]
         if bad:
             others.append(name)

@@ -12,6 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from fipop.api import names
 from fipop.boundary import ApiRequest
 from fipop.cloudprovider.app import build_provider
 from fipop.cloudprovider.keepalived import parse_network
@@ -303,9 +304,11 @@ class ServiceCluster:
 
     # The administrator
 
-    def set_keys(self, data: Mapping[str, str]) -> None:
-        """Have the ConfigMap of the pools hold these keys and no others."""
-        self.memory.put(CONFIG_MAP, {"metadata": {}, "data": dict(data)})
+    def set_keys(self, data: Mapping[str, str], *, by_operator: bool = False) -> None:
+        """Have the ConfigMap of the pools hold these keys and no others, written by fipop's operator or not."""
+        mark = {names.ANNOTATION_APPLIED: json.dumps(dict(data))}
+        metadata = {"annotations": mark if by_operator else {}}
+        self.memory.put(CONFIG_MAP, {"metadata": metadata, "data": dict(data)})
 
     def hold_lease(self, holder: str, *, seconds: int, name: str = LEASE, namespace: str = SYSTEM) -> None:
         """Have another program hold a Lease for so long."""

@@ -198,7 +198,7 @@ async def test_an_unknown_name_is_warned_of_and_changes_nothing() -> None:
 BAD = {
     "logLevel": "Loud",
     "kubevipReleaseName": "x" * 54,
-    "kubevipChartValues": "image: {tag: y}",
+    "kubevipChartValues": "env:\n\tbgp_password: hunter2",
     "kubevipRolloutType": "Sudden",
 }
 """Bad values of some options; `test_options` of the settings has all."""
@@ -217,6 +217,7 @@ async def test_each_bad_option_is_reported_at_once_with_what_is_accepted_and_no_
     assert messages.keys() == BAD.keys()
     for option, bad in BAD.items():
         assert " must " in messages[option]
-        assert repr(bad) in messages[option] or f"({len(bad)} characters)" in messages[option]
+        assert repr(bad) in messages[option] or "line 2, column 1): the line is indented" in messages[option]
+        assert "hunter2" not in messages[option]
     await fleet.pass_time(VISITED)
     assert fleet.guests[A].of_kind("secrets") == secrets, "no revision was made"

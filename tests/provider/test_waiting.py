@@ -1,5 +1,7 @@
 """A Service that waits says why, and is served as soon as it can be."""
 
+import pytest
+
 from tests.harness.service_cluster import CONDITION, ServiceCluster
 
 ONE = {"cidr-global": "10.0.0.1-10.0.0.1"}
@@ -26,6 +28,48 @@ async def test_it_is_told_once_why_and_served_when_the_holder_is_deleted() -> No
     await cluster.settle()
     assert (cluster.addresses(), cluster.condition()) == (X, ("True", "Assigned"))
     assert cluster.reasons("web") == ["SyncLoadBalancerFailed", "AddressAssigned"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "by_operator", "said"),
+    [
+        (ONE, True, "Delete unused Services, or ask an administrator of the fleet for another IPv4 address"),
+        (ONE, False, "ask an administrator of this cluster for another IPv4 address in this key"),
+        ({"cidr-global": "fd00::1-fd00::1"}, True, "Ask an administrator of the fleet for an IPv4 address"),
+        (
+            {"cidr-global": "fd00::1-fd00::1"},
+            False,
+            "Ask an administrator of this cluster for an IPv4 address",
+        ),
+        ({"cidr-global": ""}, False, "Only an administrator of this cluster can change that"),
+        ({**ONE, "draining-global": "true"}, True, "Only an administrator of this cluster can change that"),
+        (
+            {},
+            False,
+            "Ask an administrator of the fleet for a floating IP, or an administrator of this cluster",
+        ),
+    ],
+)
+async def test_its_message_names_who_can_write_the_key(
+    keys: dict[str, str], by_operator: bool, said: str
+) -> None:
+    cluster = ServiceCluster({})
+    cluster.set_keys(keys, by_operator=by_operator)
+    cluster.add("first")
+    await cluster.start()
+    cluster.add()
+    await cluster.settle()
+    assert said in cluster.message()
+    assert ("operator writes this key" in cluster.message()) is (
+        by_operator and "draining-global" not in keys
+    )
+
+
+async def test_a_value_of_ignore_that_means_nothing_is_warned_of() -> None:
+    cluster = ServiceCluster(ONE)
+    cluster.add(metadata={"annotations": {"kube-vip.io/ignore": "True"}})
+    await cluster.start()
+    assert (cluster.addresses(), cluster.reasons("web")) == (X, ["AnnotationUnusual", "AddressAssigned"])
 
 
 async def test_it_is_served_when_the_holder_is_no_load_balancer_any_more() -> None:

@@ -25,7 +25,6 @@ ELSEWHERE = (
     r"fipop web",  # tests/api/page
     r"fipop (operator|cloud-provider)\b",  # the roles, which run until they are ended
     r"(fipop (adopt|free|rollout|values|who)|kubectl fip)$",  # names, not commands
-    r"fipop values --diff",  # tests/unit/cli/test_values.py
     r".*\\\|",  # the synopsis of a command, in a table
     r"source |_FIPOP_COMPLETE=",  # of click
     r"curl ",  # what it asks for is not here

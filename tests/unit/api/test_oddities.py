@@ -41,6 +41,18 @@ def test_a_value_that_is_no_boolean_is_named() -> None:
     assert floating_ip(updateConfigMap="True", clustername="ja", fiprange="").oddities == ()
 
 
+@pytest.mark.parametrize("value", ["True", "TRUE", "1", "yes", ""])
+def test_a_value_that_counts_only_as_exactly_true_is_named_in_every_other_spelling(value: str) -> None:
+    exact = {f"{GROUP}/allow-delete": value}
+    found = [read_object(FloatingIPRange, {"metadata": {"annotations": exact}}).oddities]
+    for label in ("remove", "canary"):
+        metadata = {"labels": {f"{GROUP}/{label}": value, "kube-vip": "False"}}
+        found.append(parse_provisioning_cluster({"metadata": metadata}).oddities)
+    for odd in found:
+        (text,) = odd
+        assert text.endswith(f'must be "true" or "false": it is "{value}".')
+
+
 def test_ranges_floating_ips_and_clusters_have_keys_of_their_own() -> None:
     assert len(floating_ip(fipRange="pool").oddities) == 1
     found = read_object(FloatingIPRange, {"metadata": {"annotations": {"harvesterclustername": "hv1"}}})
@@ -54,7 +66,7 @@ def test_ranges_floating_ips_and_clusters_have_keys_of_their_own() -> None:
 
 def test_what_is_shown_is_bounded_and_printable() -> None:
     found = find_oddities(
-        "annotation", {"FIPRANGE": "x"} | {f"fiprange{each}": "x" for each in "abcdefgh"}, {"fiprange": False}
+        "annotation", {"FIPRANGE": "x"} | {f"fiprange{each}": "x" for each in "abcdefgh"}, {"fiprange": None}
     )
     assert len(found) == 3
     (odd,) = floating_ip(paused="true", updateConfigMap="\x1b[31m" + "x" * 5000).oddities

@@ -53,7 +53,9 @@ def rows(result: Result) -> set[tuple[str, str, str]]:
 @pytest.mark.parametrize("name", ["second", "c-m-second", "fleet-default/second"])
 def test_each_key_is_shown_with_its_origin(run: Callable[..., Result], name: str) -> None:
     assert rows(run(name, "-o", "json")) == {
+        ("(chart)", "https://kube-vip.io/helm-charts/kube-vip", "kubevipChartRepoUrl"),
         ("(chart version)", "0.6.4", "override second"),
+        ("(chart digest)", "(any)", "override second"),
         ("env.vip_interface", "eth2", "override second"),
         ("image.tag", "v1.2.3", "kubevipChartValues"),
         ("image.pullPolicy", None, "override second"),
@@ -64,16 +66,25 @@ def test_each_key_is_shown_with_its_origin(run: Callable[..., Result], name: str
     assert "fipop" in shown
 
 
-def manifest(folder: Path, **changes: str) -> str:
-    path = folder / "new.yaml"
-    path.write_text(yaml.safe_dump({"kind": "ConfigMap", "data": {**DATA, **changes}}))
+def manifest(folder: Path, **changes: str | None) -> str:
+    """Write the whole ConfigMap, as `kubectl apply` takes it; None leaves an option out."""
+    data = {key: value for key, value in {**DATA, **changes}.items() if value is not None}
+    return write(folder, {"kind": "ConfigMap", "metadata": {"name": "kube-fip-config"}, "data": data})
+
+
+def write(folder: Path, content: object) -> str:
+    path = folder / f"new-{len(list(folder.iterdir()))}.yaml"
+    path.write_text(yaml.safe_dump(content))
     return str(path)
+
+
+CHANGED = "env: {vip_interface: eth7}\nimage: {tag: v1.2.4}\n"
 
 
 def test_a_change_is_shown_with_the_guest_clusters_in_which_it_is_the_same(
     run: Callable[..., Result], tmp_path: Path
 ) -> None:
-    new = manifest(tmp_path, kubevipChartValues="env: {vip_interface: eth7}\nimage: {tag: v1.2.4}\n")
+    new = manifest(tmp_path, kubevipChartValues=CHANGED)
     found = json.loads(run("--diff", new, "-o", "json").stdout)["changes"]
     assert [each["clusters"] for each in found] == [
         ["fleet-default/first", "fleet-default/third"],
@@ -82,13 +93,83 @@ def test_a_change_is_shown_with_the_guest_clusters_in_which_it_is_the_same(
     assert found[1]["keys"] == [
         {"chart": "kube-vip", "key": "image.tag", "before": "v1.2.3", "after": "v1.2.4"}
     ]
-    assert "2 guest clusters: fleet-default/first, fleet-default/third" in run("--diff", new).stdout
+    shown = run("--diff", new).stdout
+    assert "2 guest clusters: fleet-default/first, fleet-default/third" in shown
+    rows = [line.split()[0] for line in shown.splitlines() if " kube-vip " in line]
+    assert rows == ["fleet-default/first", "fleet-default/first", "fleet-default/second"]
     assert "second" not in run("first", "--diff", new).stdout
 
 
-def test_a_manifest_that_changes_nothing_says_so(run: Callable[..., Result], tmp_path: Path) -> None:
-    result = run("--diff", manifest(tmp_path, logLevel="Debug"))
-    assert (result.exit_code, "No guest cluster changes" in result.stdout) == (0, True)
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"kubevipChartValues": CHANGED},
+        {"kubevipChartValuesOverrides": None},
+        {"kubevipChartValues": None, "kubevipChartVersion": "0.11.0", "kubevipUpdate": "true"},
+        {},
+    ],
+)
+def test_a_file_without_kind_changes_what_merging_it_changes(
+    run: Callable[..., Result], tmp_path: Path, patch: dict[str, str | None]
+) -> None:
+    """`kubectl patch --type merge --patch-file` is the next step: what the file lacks stays, null removes."""
+    merged, as_patch = (
+        json.loads(run("--diff", file, "-o", "json").stdout)
+        for file in (manifest(tmp_path, **patch), write(tmp_path, {"data": patch}))
+    )
+    assert (merged.pop("file"), as_patch.pop("file")) == ("manifest", "patch")
+    assert as_patch == merged
+    assert sorted(patch) == as_patch["options"]
+
+
+def test_the_output_says_what_the_file_is_and_which_options_change(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    whole = run("--diff", manifest(tmp_path, kubevipChartValuesOverrides=None)).stdout
+    assert whole.endswith(
+        "kubevipUpdate is false: releases that exist stay as they are.\n"
+        "Options that change: kubevipChartValuesOverrides\n"
+        "The file is a manifest: options that it lacks get their default.\n"
+    )
+    patched = run("--diff", write(tmp_path, {"data": {"logLevel": "Debug"}}))
+    assert patched.exit_code == 0
+    assert patched.stdout.endswith(
+        "No guest cluster changes.\n"
+        "Options that change: logLevel\n"
+        "The file is a patch: options that it lacks stay as they are.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("install", "said"),
+    [
+        ("enabled", "fipop begins to install in 1 guest cluster: fleet-default/other"),
+        ("disabled", "fipop no longer changes 3 guest clusters: fleet-default/first, fleet-default/second"),
+    ],
+)
+def test_guest_clusters_that_join_or_leave_are_named(
+    run: Callable[..., Result], tmp_path: Path, install: str, said: str
+) -> None:
+    shown = run("--diff", write(tmp_path, {"data": {"kubevipGuestInstall": install}})).stdout
+    assert said in shown
+    assert "No guest cluster changes" not in shown
+
+
+def test_another_source_or_digest_of_a_chart_is_a_change(run: Callable[..., Result], tmp_path: Path) -> None:
+    new = {"kubevipChartRef": "oci://registry.lan/kube-vip", "kubevipChartDigest": "sha256:" + "a" * 64}
+    shown = json.loads(run("third", "--diff", write(tmp_path, {"data": new}), "-o", "json").stdout)
+    [change] = shown["changes"]
+    assert [each["key"] for each in change["keys"]] == ["(chart)", "(chart digest)"]
+
+
+def test_a_long_value_is_shown_whole_and_pads_no_other_line(run: Callable[..., Result]) -> None:
+    settings, _ = parse_settings({"kubevipChartValues": f"peers: {'x' * 3000}\nshort: 1\n"}, DEFAULTS)
+    found = snapshot(
+        clusters=[build_cluster("first", "c-m-first")], installation=healthy_installation(settings=settings)
+    )
+    lines = run("first", found=found).stdout.splitlines()
+    assert any(each.endswith("x" * 3000) for each in lines)
+    assert all(len(each) < 150 and each == each.rstrip() for each in lines if "peers" not in each)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +198,11 @@ def test_what_cannot_be_shown_is_said(run: Callable[..., Result], tmp_path: Path
     bad = tmp_path / "bad.yaml"
     for text, said in (
         ("[", "must be YAML (line 2, column 1)"),
-        ("kind: List\n", "must be a manifest of ConfigMap kube-fip-config"),
+        ("kind: List\n", "must be a manifest of ConfigMap kube-fip-config, or a patch"),
+        ("kubevipUpdate: 'true'\n", "with data"),
+        ("kind: ConfigMap\nmetadata: {name: other}\ndata: {}\n", "of ConfigMap kube-fip-config"),
+        ("kind: ConfigMap\ndata: {kubevipUpdate: }\n", "a text as data.kubevipUpdate"),
+        ("data: {kubevipUpdate: perhaps}\n", "option kubevipUpdate must be true or false: it is 'perhaps'"),
         ("data: {kubevipChartValuesOverrides: [{name: a}]}", "a text as data.kubevipChartValuesOverrides"),
     ):
         bad.write_text(text)

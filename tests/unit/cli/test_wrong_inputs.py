@@ -15,6 +15,15 @@ from tests.golden.fleet_server import FULL, LIMITED, Fleet, serve_fleet
 RANGES, CONFIG_MAPS = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges", "/api/v1/configmaps"
 
 
+FLOATING_IPS = "/apis/kubefip.k8s.binbash.org/v1/floatingips"
+
+
+def build_options(data: dict[str, str]) -> dict[str, Any]:
+    """Return the ConfigMap with the options."""
+    metadata = {"namespace": "kube-fip", "name": "kube-fip-config", "uid": "u", "resourceVersion": "1"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
 class Commands:
     """Runs commands over a fleet that a test spoils."""
 
@@ -139,20 +148,43 @@ def test_missing_rights_are_named_one_by_one(commands: Commands) -> None:
         ("metricsPort", "99999", "metricsPort"),
         ("kubevipRolloutCanaries", "-1", "kubevipRolloutCanaries"),
         ("kubevipGuestInstall", "maybe", "kubevipGuestInstall"),
+        (
+            "kubevipChartValues",
+            "env:\n\tbgp_password: hunter2\n",
+            "must be YAML (line 2, column 1): the line is indented with a tab, use spaces.",
+        ),
+        ("kubevipChartRepoUrl", "https://me:hunter2@charts.lan", "must not have a user or password."),
         ("kubevipUpdates", "true", 'did you mean "kubevipUpdate"?'),
     ],
 )
 def test_a_wrong_option(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, option: str, value: str, cause: str
 ) -> None:
-    config_map = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"namespace": "kube-fip", "name": "kube-fip-config", "uid": "u", "resourceVersion": "1"},
-        "data": {option: value},
-    }
-    monkeypatch.setitem(commands.fleet.management, CONFIG_MAPS, [config_map])
-    assert_found(commands.run("check", "--all"), cause, "edit configmap kube-fip-config")
+    monkeypatch.setitem(commands.fleet.management, CONFIG_MAPS, [build_options({option: value})])
+    result = commands.run("check", "--all")
+    assert_found(result, cause, "edit configmap kube-fip-config")
+    assert "hunter2" not in result.stdout
+
+
+@pytest.mark.parametrize(("value", "made"), [("true", True), ("false", False), ("maybe", False)])
+def test_adopt_creates_what_an_operator_that_starts_creates(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, value: str, made: bool
+) -> None:
+    """While createFloatingIPs has no known good value, no floating IP is created."""
+    monkeypatch.setitem(commands.fleet.management, FLOATING_IPS, [])
+    options = build_options({"createFloatingIPs": value})
+    monkeypatch.setitem(commands.fleet.management, CONFIG_MAPS, [options])
+    assert ("c-m-delta/delta-kubevip" in commands.run("adopt", "--dry-run").stdout) is made
+
+
+def test_values_says_which_option_is_bad_and_shown_with_its_default(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = build_options({"kubevipChartVersion": "newest"})
+    monkeypatch.setitem(commands.fleet.management, CONFIG_MAPS, [options])
+    result = commands.run("values", "delta")
+    assert result.stderr.startswith("Bad option kubevipChartVersion must be a whole version")
+    assert "Its default is shown" in result.stderr
 
 
 @pytest.mark.parametrize(

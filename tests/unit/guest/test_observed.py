@@ -203,7 +203,8 @@ def test_harvesters_service_controller_is_known_by_its_arguments(
 
 
 def test_a_kube_vip_for_the_control_plane_alone_announces_no_service() -> None:
-    assert parse_daemon_set(daemon_set(svc_enable="true")).announces_services
+    for true in ("true", "True", "1", "t"):  # kube-vip reads it as Go does
+        assert parse_daemon_set(daemon_set(svc_enable=true)).announces_services
     assert not parse_daemon_set(daemon_set(svc_enable="false", cp_enable="true")).announces_services
 
 

@@ -59,7 +59,7 @@ WRONG = {
     "5": "must be a YAML list",
     "- name: a\n  values: &a [*a]": "must not have a YAML alias (line 2)",
     "- name: a\n  values: {a: " + "x" * 256 * 1024 + "}": "must have at most 65536 bytes",
-    "- name: [": "must be YAML (line 2, column 1)",
+    "- name: [": "must be YAML (line 2, column 1): did not find expected node content",
     "- one": "must have only valid entries: entry 1, line 1: must be a mapping",
     "- clusters: [alpha]": "must have only valid entries: entry 1, line 1: name must be set",
     "- {name: a, clusters: [one]}\n- {name: a, clusters: [two]}": (

@@ -65,6 +65,7 @@ def test_plain_yaml_means_what_helm_takes_it_for(text: str, value: object) -> No
         ("{~: a}", ""),
         ("a: 1\n---\nb: 2", ""),
         ("a: b: c", "line 1, column 5"),
+        ("a:\n  b: 1\n\tc: 2", "line 3, column 1): the line is indented with a tab, use spaces"),
         ("a: 1\nb: y", "line 2"),
         ("a: 1\n0o17: b", "line 2"),
         ("a:\n- 1e400", "line 2"),
@@ -155,6 +156,16 @@ def test_any_json_value_comes_back_as_it_was_written(value: object) -> None:
     text = yaml.dump(value, Dumper=PlainDumper, allow_unicode=True)
 
     assert parse_yaml(text) == value
+
+
+@given(st.lists(st.sampled_from(["hunter2", *"[]{}:,-?&*!|>'\"#% \n\t@<=\\"]), max_size=40).map("".join))
+def test_no_refusal_quotes_the_text(text: str) -> None:
+    said = ""
+    try:
+        parse_yaml(text)
+    except RefusedError as error:
+        said = str(error)
+    assert "hunter2" not in said
 
 
 @given(st.text(max_size=300) | st.text(alphabet="[]{}:,-?&*!|>'\"#% \n\tab01~<=", max_size=300))
