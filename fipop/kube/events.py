@@ -12,13 +12,15 @@ from datetime import datetime
 from enum import StrEnum
 
 from fipop.api.objects import Metadata
-from fipop.errors import ApiError, ConflictError
+from fipop.errors import ApiError, ConflictError, UnavailableError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import EVENTS, Resource
 
 _MOST_WAITING = 1000
 _PAUSE_SECONDS = 0.05
+_MOST_TRIES, _RETRY_SECONDS = 12, 10.0
+"""How often an event is sent while the API server is away, as client-go does."""
 _LONGEST_MESSAGE_BYTES = 1024
 _LONGEST_REASON = 128
 _NAMESPACE_FOR_CLUSTER_SCOPED = "default"
@@ -120,16 +122,24 @@ class EventRecorder:
     async def run(self) -> None:
         """Write what was recorded, for ever; cancel it to stop."""
         while True:
-            event = await self._waiting.get()
+            await self._write(await self._waiting.get())
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _write(self, event: Json) -> None:
+        """Write an event: who recorded it has noted that it is said."""
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        times = {"firstTimestamp": now, "lastTimestamp": now}
+        for _ in range(_MOST_TRIES):
             try:
-                now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-                times = {"firstTimestamp": now, "lastTimestamp": now}
                 await self._client.create(EVENTS, {**event, **times})
             except ConflictError:
                 pass  # it was written within the last hour
             except ApiError as error:
                 logger.debug("Could not write event", extra={"error": str(error)})
-            await asyncio.sleep(_PAUSE_SECONDS)
+                if isinstance(error, UnavailableError):
+                    await asyncio.sleep(_RETRY_SECONDS)
+                    continue
+            return
 
 
 def _cut(message: str) -> str:

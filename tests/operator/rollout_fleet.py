@@ -131,9 +131,7 @@ class ModelGuest:
     @property
     def missing(self) -> list[str]:
         """The roles of which nothing was ever deployed."""
-        return [
-            role for role, each in self.history.items() if not any(one.is_deployed for one in each)
-        ]
+        return [role for role, each in self.history.items() if not any(one.is_deployed for one in each)]
 
     @property
     def is_new(self) -> bool:
@@ -148,6 +146,10 @@ class ModelGuest:
     @property
     def is_open(self) -> bool:
         return not self.is_paused and self.has_floating_ip and self.is_ready_in_rancher
+
+    def refuses(self, target: str) -> bool:
+        """Whether helm cannot install something of a target here."""
+        return not self.refused.keys().isdisjoint(digests_of(target, self.label).values())
 
     def is_at(self, target: str) -> bool:
         digests = digests_of(target, self.label)
@@ -623,7 +625,9 @@ class World:
         return guest.is_at(self.epoch.target) and is_ready
 
     def _shows_filled(self, guest: ModelGuest) -> bool:
-        is_ready = guest.is_sound(self.now) and guest.ready_seconds(self.now) >= self.options.policy.soak_seconds
+        is_ready = (
+            guest.is_sound(self.now) and guest.ready_seconds(self.now) >= self.options.policy.soak_seconds
+        )
         return self._is_filled(guest) and is_ready
 
     def _is_filled(self, guest: ModelGuest) -> bool:
@@ -878,7 +882,11 @@ class World:
         target = kept.target.name
         self._demand(target == self.options.target, "the rollout is of another target than the options")
         quiet_since = self.now - 1200.0
-        late = [run for run in self.helm_runs if run[0] >= quiet_since]
+        late = [
+            run
+            for run in self.helm_runs
+            if run[0] >= quiet_since and not (run[3] and self.guests[run[1]].refuses(run[3]))
+        ]
         self._demand(not late, f"helm still runs: {late[:3]}")
         self._demand(self.last_write < quiet_since, "a quiet fleet is written")
         reached = [each for each in self.guests.values() if each.is_reachable and each.is_open]
@@ -903,9 +911,11 @@ class World:
             self._demand(not left, f"{left} are ready and never got the target")
         for guest in free:
             if guest.missing and kept.stable is not None and policy.has_stable:
-                self._demand(guest.name in kept.failed, f"{guest.name} got no stable target")
+                is_known = guest.name in kept.failed or guest.refuses(kept.stable.name)
+                self._demand(is_known, f"{guest.name} got no stable target")
             is_left = guest.missing and kept.phase is not Phase.STOPPED and guest.is_sound(self.now)
-            self._demand(not is_left or self._has_failed(guest.name), f"{guest.name} lacks {guest.missing}")
+            is_known = self._has_failed(guest.name) or guest.refuses(target)
+            self._demand(not is_left or is_known, f"{guest.name} lacks {guest.missing}")
             has_failed = self._has_failed(guest.name) and policy.goes_back and policy.updates
             self._demand(
                 not (has_failed and not policy.is_all and self._is_made_for(guest, target)),

@@ -508,6 +508,16 @@ def build_fleet(chance: random.Random) -> list[ModelGuest]:
     return guests
 
 
+def refuse(guests: list[ModelGuest], chance: random.Random) -> None:
+    """Have some guest clusters in which helm cannot install a release of some target."""
+    if chance.random() < 0.5:
+        return
+    digest, share = chance.choice(["A", "A+x1", "B", "B+x1", "B/2"]), chance.choice([0.1, 0.5, 1.0])
+    for guest in guests:
+        if chance.random() < share:
+            guest.refused = {digest: chance.choice(["absent", "failed"])}
+
+
 TROUBLES = (
     *("is_reachable", "is_reachable", "is_reachable", "is_paused", "has_floating_ip", "is_sick"),
     *("is_locked", "has_other_kube_vip"),
@@ -548,6 +558,7 @@ def disturb(world: World, chance: random.Random) -> None:
         case 6:
             for each in everyone:
                 each.bad.clear()
+                each.refused.clear()
         case 7:
             for each in everyone:
                 each.is_reachable = each.is_reachable and chance.random() < 0.4
@@ -567,7 +578,9 @@ def test_schedules(seed: int) -> None:
         max_concurrency=chance.choice([Amount(10, is_percent=True), Amount(3), Amount(50, is_percent=True)]),
         max_failures=chance.choice([Amount(0), Amount(0), Amount(1), Amount(20, is_percent=True)]),
     )
-    world = World(build_fleet(chance), policy=policy, helms=chance.choice([1, 2, 4]), seed=seed)
+    fleet = build_fleet(chance)
+    refuse(fleet, random.Random(f"refused {seed}"))
+    world = World(fleet, policy=policy, helms=chance.choice([1, 2, 4]), seed=seed)
     world.kill_at = {
         number: chance.choice(["before", "after"]) for number in range(1, 60) if chance.random() < 0.2
     }
