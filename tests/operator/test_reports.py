@@ -174,7 +174,9 @@ async def test_the_addresses_that_guest_clusters_use_without_a_floating_ip_are_i
     assert "reported" not in fleet.range_status()
 
 
-async def test_what_guest_clusters_use_is_in_the_status_of_their_range_soon_after_a_write_that_failed() -> None:
+async def test_what_guest_clusters_use_is_in_the_status_of_their_range_soon_after_a_write_that_failed() -> (
+    None
+):
     fleet = build(A, B)
     await start(fleet)
     failed: list[str] = []

@@ -146,8 +146,8 @@ class RolloutController:
         problem: ChartError | None = None
         rollout, progress = self.rollout, self.progress
         if not self.has_members():
-            if rollout is not None:
-                # Those that were counted are gone.
+            if rollout is not None and not self._is_young():
+                # Those that were counted are opted in no more.
                 policy = self._build_policy()
                 await self._publish(*advance(rollout, {}, progress, policy, loop_time()), {}, policy)
             return
@@ -288,12 +288,16 @@ class RolloutController:
     def _find_members(self, target: Target, stable: Target | None) -> Mapping[str, Member]:
         """Return the guest clusters; those that no visit reached in time count as out of reach."""
         members, now = self.look(target, stable), loop_time()
-        if now - (self._began_at or 0.0) < FIRST_VISITS_SECONDS:
+        if self._is_young():
             return members
         return {
             each: replace(member, visited_at=now) if member.visited_at is None else member
             for each, member in members.items()
         }
+
+    def _is_young(self) -> bool:
+        """Return whether this leader can still lack guest clusters, or visits of them."""
+        return loop_time() - (self._began_at or 0.0) < FIRST_VISITS_SECONDS
 
     def _retry(
         self, rollout: Rollout, members: Mapping[str, Member], progress: Progress
