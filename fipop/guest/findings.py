@@ -29,7 +29,7 @@ _LEFT = {
     "RolloutPaused": "Rollouts are paused: run fipop rollout resume, or correct a bad option kubevipRollout…",
     "RolledBack": "The rollout failed in this guest cluster and was rolled back: see fipop rollout status",
 }
-"""Why a release that differs is left as it is, and what to do."""
+"""Why a release that differs or is missing is left as it is, and what to do."""
 _NAMED = 3
 """The most other workloads that a message names."""
 
@@ -162,6 +162,7 @@ def judge_release(
         message = f"Release {release} has no labels of fipop: it waits until helm says what it was made from."
         return Finding(verdict=Verdict.FALSE, reason="NotReady", message=message)
     is_renamed = place not in (None, (release.namespace, release.name))
+    is_awaited = release.status is Status.ABSENT and reason in _LEFT and not waits
     wait = ": the guest cluster waits for a helm process" if waits and release.status is Status.ABSENT else ""
     notes = {
         "": sentence(release.problem + wait) if release.problem else "",
@@ -169,14 +170,13 @@ def judge_release(
         if problem
         else "",
         "ReleaseNameChanged": f"Release {release} keeps its name and namespace." if is_renamed else "",
-        reason or "Drift": _describe_drift(step, reason or "Drift"),
+        reason or "Drift": f"{_LEFT[reason]}." if is_awaited else _describe_drift(step, reason or "Drift"),
         HARVESTER_TAKES: _describe_harvester() if is_taken_by_harvester else "",
         "OthersRun": _describe_beside(release.beside),
     }
     found = [name for name, note in notes.items() if name and note]
     is_ready = not release.problem and not is_taken_by_harvester
     told = [held_up, *filter(None, notes.values())]
-    is_awaited = release.status is Status.ABSENT and reason in _LEFT and not waits
     if held_up or is_awaited:
         cause = reason
     elif release.problem:

@@ -36,11 +36,18 @@ class Wish:
     remove: bool = False
     reason: str = ""
     """That of the condition of a release that differs and stays as it is."""
+    has_failed: bool = False
+    """Whether a rollout failed here, so that what is missing does not wait for its turn."""
 
     @property
     def compare(self) -> tuple[Target, ...]:
         """The targets that a release of kube-fip-operator is compared with when it is taken over."""
         return tuple(each for each in (self.target, self.awaited) if each is not None)
+
+    def reason_of(self, release: Release) -> str:
+        """Return the reason for one release: one that is missing differs from nothing, it waits for its turn."""
+        waits = self.reason == "Drift" and release.is_missing and not self.has_failed
+        return "RolloutPending" if waits else self.reason
 
 
 class Verb(StrEnum):

@@ -96,6 +96,8 @@ class Release:
     """The name of its objects, chosen at the first install."""
     age_seconds: float = 0.0
     """How long ago its newest revision was made, by the guest cluster's own clock."""
+    has_former: bool = False
+    """Whether an older revision of it is deployed: what the newest one failed to replace."""
     record: Record | None = None
     workloads: tuple[Workload, ...] = ()
     ready_seconds: float | None = None
@@ -107,6 +109,11 @@ class Release:
     def is_at(self, target: Target | None) -> bool:
         """Whether its newest revision came from a target."""
         return target is not None and self.digest == target.digests[self.role] and not self.is_by_hand
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether nothing of it was ever deployed: there is no release, or its first revision failed."""
+        return self.status is not Status.DEPLOYED and not self.has_former
 
     @property
     def is_free(self) -> bool:
@@ -153,7 +160,8 @@ def build_selector(places: Iterable[Release]) -> str:
 
 def read_release(place: Release, secrets: Iterable[Json], now: datetime) -> Release:
     """Return a release as the Secret of its newest revision shows it."""
-    return next(iter(read_revisions(place, secrets, now)), place)
+    newest, *former = read_revisions(place, secrets, now) or [place]
+    return replace(newest, has_former=any(each.status is Status.DEPLOYED for each in former))
 
 
 def read_revisions(place: Release, secrets: Iterable[Json], now: datetime) -> list[Release]:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from fipop.api.objects import Metadata
-from fipop.errors import ApiError, ConflictError
+from fipop.errors import ApiError, ConflictError, UnavailableError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import EVENTS, Resource
@@ -22,6 +22,8 @@ _MOST_WAITING, _MOST_KNOWN = 1000, 10_000
 _KEPT = timedelta(hours=1)
 """For how long an API server keeps an event: a Warning that a retry repeats meanwhile is not sent."""
 _PAUSE_SECONDS = 0.05
+_MOST_TRIES, _RETRY_SECONDS = 12, 10.0
+"""How often an event is sent while the API server is away, as client-go does."""
 _LONGEST_MESSAGE_BYTES = 1024
 _LONGEST_REASON = 128
 _NAMESPACE_FOR_CLUSTER_SCOPED = "default"
@@ -127,9 +129,14 @@ class EventRecorder:
     async def run(self) -> None:
         """Write what was recorded, for ever; cancel it to stop."""
         while True:
-            event = await self._waiting.get()
-            now = self._now()
-            text = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            await self._write(await self._waiting.get())
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _write(self, event: Json) -> None:
+        """Write an event: who recorded it has noted that it is said."""
+        now = self._now()
+        text = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        for _ in range(_MOST_TRIES):
             try:
                 with suppress(ConflictError):  # it was written within the last hour
                     await self._client.create(
@@ -137,10 +144,13 @@ class EventRecorder:
                     )
             except ApiError as error:
                 logger.debug("Could not write event", extra={"error": str(error)})
-            else:
-                if event["type"] == EventType.WARNING:
-                    self._note_written(event["metadata"]["name"], now)
-            await asyncio.sleep(_PAUSE_SECONDS)
+                if isinstance(error, UnavailableError):
+                    await asyncio.sleep(_RETRY_SECONDS)
+                    continue
+                return
+            if event["type"] == EventType.WARNING:
+                self._note_written(event["metadata"]["name"], now)
+            return
 
     def _note_written(self, name: str, now: datetime) -> None:
         if len(self._written) >= _MOST_KNOWN:

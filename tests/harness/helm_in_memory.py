@@ -41,6 +41,8 @@ class HelmInMemory:
     failures: dict[str, list[str]] = field(default_factory=dict)
     unready: set[str] = field(default_factory=set)
     """URLs of guest clusters, and texts of values with which no pod gets ready."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Texts of values with which helm fails: "absent" leaves no revision, "failed" leaves one that is not deployed."""
     gone: set[str] = field(default_factory=set)
     """Sources and versions from which no chart can be pulled any more, as helm's arguments name them."""
     runs: list[tuple[str, str]] = field(default_factory=list)
@@ -101,8 +103,11 @@ class HelmInMemory:
                     pair.split("=", 1) for pair in _option(arguments, "--labels").split(",") if pair
                 )
                 chart = "kube-vip-cloud-provider" if "cloud-provider" in name else "kube-vip"
-                release.write(chart, values, labels, is_ready=self._gets_ready(url, values))
-                return _succeeded("{}")
+                fates = [fate for each, fate in self.refused.items() if f'"{each}"' in json.dumps(values)]
+                if fates != ["absent"]:
+                    is_ready = self._gets_ready(url, values)
+                    release.write(chart, values, labels, is_ready=is_ready, is_deployed=not fates)
+                return _failed("refused") if fates else _succeeded("{}")
             case "rollback":
                 return release.roll_back(int(arguments[2]), lambda values: self._gets_ready(url, values))
             case "uninstall":
@@ -128,15 +133,24 @@ class _Release:
         ]
         return sorted(found, key=lambda each: int(each["metadata"]["labels"]["version"]))
 
-    def write(self, chart: str, values: Json, labels: Mapping[str, str], *, is_ready: bool) -> None:
-        """Make the next revision, with its record and its workload."""
+    def write(
+        self,
+        chart: str,
+        values: Json,
+        labels: Mapping[str, str],
+        *,
+        is_ready: bool,
+        is_deployed: bool = True,
+    ) -> None:
+        """Make the next revision, with its record, and with its workload if it is deployed."""
         records = self._records()
         revision = int(records[-1]["metadata"]["labels"]["version"]) + 1 if records else 1
         for each in records:
-            if each["metadata"]["labels"]["status"] == "deployed":
+            if is_deployed and each["metadata"]["labels"]["status"] in ("deployed", "failed"):
                 self._label(each, status="superseded")
         data = base64.b64encode(json.dumps({"chart": chart, "values": values}).encode()).decode()
-        own = {"owner": "helm", "name": self._name, "version": str(revision), "status": "deployed"}
+        status = "deployed" if is_deployed else "failed"
+        own = {"owner": "helm", "name": self._name, "version": str(revision), "status": status}
         secret = f"sh.helm.release.v1.{self._name}.v{revision}"
         self._guest.put(
             ("secrets", self._namespace, secret),
@@ -146,7 +160,8 @@ class _Release:
                 "data": {"release": data},
             },
         )
-        self._apply(chart, values, is_ready=is_ready)
+        if is_deployed:
+            self._apply(chart, values, is_ready=is_ready)
         for each in records[: max(len(records) + 1 - HISTORY, 0)]:
             self._guest.remove(("secrets", self._namespace, each["metadata"]["name"]))
 

@@ -103,6 +103,8 @@ class ModelGuest:
     """Since when the pods of a role are ready, by the time of the guest cluster."""
     bad: set[str] = field(default_factory=set)
     """Digests whose pods never get ready here."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Digests that helm cannot install here: "absent" leaves no revision, "failed" leaves one that is not deployed."""
     silenced_by: str = ""
     """A digest with which it cannot be reached any more."""
     is_sick: bool = False
@@ -127,12 +129,27 @@ class ModelGuest:
         return self.history[role][-1] if self.history[role] else None
 
     @property
+    def missing(self) -> list[str]:
+        """The roles of which nothing was ever deployed."""
+        return [role for role, each in self.history.items() if not any(one.is_deployed for one in each)]
+
+    @property
     def is_new(self) -> bool:
-        return not any(self.history.values())
+        return len(self.missing) == len(self.history)
+
+    def drifts_from(self, target: str) -> bool:
+        """Whether anything that is deployed differs from a target."""
+        digests = digests_of(target, self.label)
+        there = {role: each[-1] for role, each in self.history.items() if role not in self.missing}
+        return any(not one.is_deployed or one.digest != digests[role] for role, one in there.items())
 
     @property
     def is_open(self) -> bool:
         return not self.is_paused and self.has_floating_ip and self.is_ready_in_rancher
+
+    def refuses(self, target: str) -> bool:
+        """Whether helm cannot install something of a target here."""
+        return not self.refused.keys().isdisjoint(digests_of(target, self.label).values())
 
     def is_at(self, target: str) -> bool:
         digests = digests_of(target, self.label)
@@ -151,10 +168,8 @@ class ModelGuest:
     def is_sound(self, now: float) -> bool:
         if self.lies == "ready":
             return True
-        for role, revisions in self.history.items():
-            if revisions and not (revisions[-1].is_deployed and self._ready_seconds(role, now) > 0):
-                return False
-        return True
+        there = {role: each[-1] for role, each in self.history.items() if role not in self.missing}
+        return all(one.is_deployed and self._ready_seconds(role, now) > 0 for role, one in there.items())
 
     def _ready_seconds(self, role: str, now: float) -> float:
         revisions = self.history[role]
@@ -239,6 +254,9 @@ class ModelGuest:
             is_reachable=True,
             is_free=not (self.is_locked or self.has_other_kube_vip),
             is_new=self.is_new,
+            lacks=bool(self.missing),
+            is_whole=all(each and each[-1].is_deployed for each in self.history.values()),
+            drifts=self.drifts_from(target),
             is_sound=self.is_sound(now),
             is_moved=self.is_moved(target, stable),
             made_for=frozenset(self.made_for()),
@@ -320,7 +338,7 @@ class PlanLeader:
         self.progress = progress
 
     def note(self, guest: ModelGuest, now: float) -> None:
-        shown = replace(guest, history={role: each[-1:] for role, each in guest.history.items()})
+        shown = replace(guest, history={role: list(each) for role, each in guest.history.items()})
         shown.pods_since, shown.bad = dict(guest.pods_since), set(guest.bad)
         self.visited[guest.name] = (shown, now, self.is_admitted(guest.name))
 
@@ -378,6 +396,8 @@ class Epoch:
     """By guest cluster, when helm first began with the target there."""
     shown: dict[str, float] = field(default_factory=dict)
     """Those that showed success to a visit."""
+    filled: set[str] = field(default_factory=set)
+    """Those that showed that what they lacked is ready, while the rest stays as it is."""
     retried: set[str] = field(default_factory=set)
 
 
@@ -404,6 +424,8 @@ class World:
         self.kill_at: dict[int, str] = {}
         self.helm_runs: list[tuple[float, str, str, str]] = []
         """When, where, what (upgrade, rollback, uninstall), and the target."""
+        self.refusals: set[tuple[str, str]] = set()
+        """Guest clusters and roles for which helm failed last: the other role is next."""
         self.last_write = self.now
         self.epoch = Epoch(target)
         self.leader: Leader | None = None
@@ -441,6 +463,7 @@ class World:
         if guest.own(self.epoch.target) != before:
             self.epoch.touched.pop(name, None)
             self.epoch.shown.pop(name, None)
+            self.epoch.filled.discard(name)
 
     # Time
 
@@ -514,6 +537,8 @@ class World:
             success = guest.is_reachable and self._shows_success(guest)
             if success and (self.leader.is_admitted(name) or name in self.epoch.shown):
                 self.epoch.shown.setdefault(name, self.now)
+            if guest.is_reachable and self.leader.is_admitted(name) and self._shows_filled(guest):
+                self.epoch.filled.add(name)
             self.asked[name] = (self.now, guest.is_reachable, success)
             self.due[name] = self.now + VISIT_SECONDS * self.random.uniform(0.9, 1.0)
             if guest.is_reachable and self._next(guest) is not None and name not in self.queue:
@@ -527,7 +552,7 @@ class World:
         if guest.is_paused or not guest.has_floating_ip:
             return None
         wish = self.leader.wish(guest, self.options, self.now)
-        for role in ROLES:
+        for role in sorted(ROLES, key=lambda each: (guest.name, each) in self.refusals):
             one = guest.current(role)
             if guest.is_locked and one is not None:
                 continue
@@ -578,7 +603,13 @@ class World:
             return
         if verb == "upgrade" and wish.target is not None:
             digest = digests_of(wish.target.name, guest.label)[role]
-            guest.put(role, Revision(digest, guest.own(wish.target.name), self.now))
+            fate = guest.refused.get(digest, "")
+            self.refusals.discard((guest.name, role))
+            if fate:
+                self.refusals.add((guest.name, role))
+            if fate != "absent":
+                made = Revision(digest, guest.own(wish.target.name), self.now, is_deployed=not fate)
+                guest.put(role, made)
         elif verb == "rollback" and wish.leaves is not None:
             former = [each for each in guest.history[role] if not guest.is_made_for(each, wish.leaves.name)]
             if former:
@@ -592,6 +623,17 @@ class World:
         soak = self.options.policy.soak_seconds
         is_ready = guest.is_sound(self.now) and guest.ready_seconds(self.now) >= soak
         return guest.is_at(self.epoch.target) and is_ready
+
+    def _shows_filled(self, guest: ModelGuest) -> bool:
+        is_ready = (
+            guest.is_sound(self.now) and guest.ready_seconds(self.now) >= self.options.policy.soak_seconds
+        )
+        return self._is_filled(guest) and is_ready
+
+    def _is_filled(self, guest: ModelGuest) -> bool:
+        """Whether nothing is missing, and the rest cannot change."""
+        is_whole = all(each and each[-1].is_deployed for each in guest.history.values())
+        return is_whole and not self.options.policy.updates and not guest.is_at(self.epoch.target)
 
     def _note_fitness(self, guest: ModelGuest) -> None:
         """Note since when a guest cluster must not be admitted, and since when it cannot be reached."""
@@ -634,6 +676,8 @@ class World:
             or name in self.epoch.shown
             or since + deadline + VERDICT_SECONDS <= self.lead_at
         )
+        if guest is not None and self._is_filled(guest):
+            is_over = is_over or name in self.epoch.filled or since < self.lead_at
         # A leader that has not seen it cannot count it, nor one that it lies to about its age.
         was_lost = guest is None or not guest.is_reachable or guest.lies != ""
         was_lost = was_lost or (since < self.lead_at and not self.asked.get(name, (0.0, False))[1])
@@ -677,6 +721,7 @@ class World:
             return
         current = guest.current(role)
         is_repair = current is None or not current.is_deployed
+        self._demand(policy.updates or is_repair, f"{name} is deployed and changed although updates are off")
         if target != kept.target.name:
             hurt = kept.phase is Phase.STOPPED and not guest.is_sound(self.now)
             hurt = hurt and bool(guest.made_for() & set(kept.unproven))
@@ -707,7 +752,7 @@ class World:
         self._demand(kept.phase is not Phase.STOPPED, f"{name} is admitted although the rollout stopped")
         self._demand(not policy.is_paused, f"{name} is admitted although rollouts are paused")
         self._demand(not policy.is_blocked, f"{name} is admitted although a chart is missing")
-        self._demand(policy.updates or guest.is_new, f"{name} is changed although updates are off")
+        self._demand(policy.updates or bool(guest.missing), f"{name} is changed although updates are off")
         self._demand(not self._has_failed(name), f"{name} failed and is admitted again")
         unfit = guest.unfit_since if not self._is_fit(guest) else None
         self._demand(
@@ -817,9 +862,9 @@ class World:
                 succeeded += is_there
             if asked is None or not asked[1] or is_there or name in after.failed or not guest.is_reachable:
                 continue
-            if not policy.updates and not guest.is_new:
+            if not policy.updates and guest.drifts_from(target):
                 raise RuleBrokenError(f"completed although {name} drifts")
-            gets_stable = guest.is_new and after.stable is not None
+            gets_stable = guest.missing and after.stable is not None
             is_left = guest.unfit_since is None and guest.is_sound(self.now) and self._was_fit_for(guest)
             self._demand(gets_stable or not is_left, f"completed although {name} is left")
         self._demand(succeeded > lost, f"completed with {succeeded} successes and {lost} out of reach")
@@ -837,7 +882,11 @@ class World:
         target = kept.target.name
         self._demand(target == self.options.target, "the rollout is of another target than the options")
         quiet_since = self.now - 1200.0
-        late = [run for run in self.helm_runs if run[0] >= quiet_since]
+        late = [
+            run
+            for run in self.helm_runs
+            if run[0] >= quiet_since and not (run[3] and self.guests[run[1]].refuses(run[3]))
+        ]
         self._demand(not late, f"helm still runs: {late[:3]}")
         self._demand(self.last_write < quiet_since, "a quiet fleet is written")
         reached = [each for each in self.guests.values() if each.is_reachable and each.is_open]
@@ -847,7 +896,7 @@ class World:
         affected = self._affected().values()
         lost = sum(each.is_open and not each.is_reachable for each in affected)
         drifts = not policy.updates and any(
-            each.is_reachable and not each.is_new and not each.is_at(target) for each in self.guests.values()
+            each.is_reachable and each.drifts_from(target) for each in self.guests.values()
         )
         if kept.phase is Phase.PROGRESSING:
             well = sum(each.is_at(target) for each in reached if each in affected)
@@ -861,8 +910,12 @@ class World:
             left = [each.name for each in fit if not each.is_at(target) and not self._has_failed(each.name)]
             self._demand(not left, f"{left} are ready and never got the target")
         for guest in free:
-            if guest.is_new and kept.stable is not None and policy.has_stable:
-                self._demand(guest.name in kept.failed, f"{guest.name} got no stable target")
+            if guest.missing and kept.stable is not None and policy.has_stable:
+                is_known = guest.name in kept.failed or guest.refuses(kept.stable.name)
+                self._demand(is_known, f"{guest.name} got no stable target")
+            is_left = guest.missing and kept.phase is not Phase.STOPPED and guest.is_sound(self.now)
+            is_known = self._has_failed(guest.name) or guest.refuses(target)
+            self._demand(not is_left or is_known, f"{guest.name} lacks {guest.missing}")
             has_failed = self._has_failed(guest.name) and policy.goes_back and policy.updates
             self._demand(
                 not (has_failed and not policy.is_all and self._is_made_for(guest, target)),

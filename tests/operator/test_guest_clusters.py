@@ -352,6 +352,16 @@ async def test_a_guest_cluster_that_no_range_serves_gets_an_event_and_not_again_
     assert 1 <= reasons.count("NoMatchingRange") <= 3
 
 
+async def test_a_guest_cluster_that_no_range_serves_gets_an_event_also_if_its_network_is_known_late() -> None:
+    fleet = await on_harvester()
+    bring_back = fleet.take_away(CONFIG)
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(60)
+    bring_back()
+    await fleet.pass_time(300)
+    assert [reason for _, reason, _ in fleet.events("Cluster/")] == ["NoMatchingRange"]
+
+
 async def test_a_floating_ip_of_a_guest_cluster_that_is_not_known_says_what_is_wrong_with_its_range() -> None:
     fleet = build()
     fleet.add_guest(A, imported=True, provider="").silent = True

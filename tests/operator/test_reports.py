@@ -1,9 +1,11 @@
 """The rules "reports", "what counts" and "two users": what guest clusters use by hand is assigned to no other."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
+from fipop.boundary import ApiRequest
 from tests.harness.fleet import EVERY_GUEST, Fleet, build_fleet
 
 A, B, C, D = "c-m-a", "c-m-b", "c-m-c", "c-m-d"
@@ -170,6 +172,45 @@ async def test_the_addresses_that_guest_clusters_use_without_a_floating_ip_are_i
     fleet.guests[B].remove_service()
     await fleet.pass_time(A_VISIT)
     assert "reported" not in fleet.range_status()
+
+
+async def test_what_guest_clusters_use_is_in_the_status_of_their_range_soon_after_a_write_that_failed() -> (
+    None
+):
+    fleet = build(A, B)
+    await start(fleet)
+    failed: list[str] = []
+
+    async def fail_once(request: ApiRequest) -> None:
+        if request.method == "PATCH" and "reported" in json.dumps(request.body) and not failed:
+            failed.append(request.path)
+            raise ConnectionError("no route")
+
+    fleet.link.before = fail_once
+    fleet.guests[B].add_service(X)
+    while not failed:
+        await fleet.pass_time(1)
+    await fleet.pass_time(20)
+    assert fleet.range_status()["reportedCount"] == 1
+
+
+async def test_a_write_of_a_status_whose_answer_is_lost_hides_no_event() -> None:
+    fleet = build(A, B)
+    await start(fleet)
+    lost: list[str] = []
+
+    async def lose_once(request: ApiRequest) -> None:
+        if "AddressConflict" in json.dumps(request.body) and "status" in request.path and not lost:
+            lost.append(request.path)
+            raise ConnectionError("the answer was lost")
+
+    fleet.link.after = lose_once
+    fleet.ask(B, Y)
+    await fleet.settle()
+    fleet.guests[A].add_service(Y)
+    await fleet.pass_time(2 * A_VISIT)
+    assert lost
+    assert [reason for _, reason, _ in fleet.events("FloatingIP/")] == ["AddressConflict"]
 
 
 @pytest.mark.parametrize("last", [B, C])

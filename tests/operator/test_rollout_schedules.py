@@ -360,6 +360,58 @@ def test_without_updates_and_a_stopped_target_new_ones_get_the_stable_one() -> N
     assert {"d-002", "d-003"} <= world.at("A")
 
 
+@pytest.mark.parametrize("is_other_leader", [False, True])
+@pytest.mark.parametrize("fate", ["absent", "failed"])
+def test_without_updates_a_first_value_that_was_wrong_is_corrected(
+    fate: str, *, is_other_leader: bool
+) -> None:
+    """Each canary has one of its two releases: it lacks the other one, which is no change."""
+    world = World(build_guests(20, None), target="A|x1", policy=replace(POLICY, updates=False))
+    for guest in world.guests.values():
+        guest.label, guest.refused = "x", {"A+x1": fate}
+    finish(world, Phase.STOPPED)
+    assert sum(len(each.missing) == 1 for each in world.guests.values()) == 2
+    change(world, "A|x2")
+    if is_other_leader:
+        world.kill_leader()
+    finish(world, Phase.COMPLETED)
+    assert world.at("A|x2") == set(world.guests)
+
+
+@pytest.mark.parametrize("fate", ["absent", "failed"])
+def test_without_updates_and_a_stopped_target_what_is_missing_gets_the_stable_one(fate: str) -> None:
+    world = settled(20)
+    set_policy(world, updates=False)
+    change(world, "A|x1")
+    for number in range(4):
+        name = f"d-{number:03}"
+        world.guests[name] = ModelGuest(name=name, label="x", refused={"A+x1": fate})
+    finish(world, Phase.STOPPED)
+    assert len(world.got("A|x1")) == 2
+    assert world.at("A") == set(world.guests)
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_without_updates_what_is_missing_is_judged_beside_what_stays_as_it_is(*, bad: bool) -> None:
+    world = World(build_guests(20, None), target="A|x1", policy=replace(POLICY, updates=False))
+    for guest in world.guests.values():
+        guest.label, guest.refused = "x", {"A+x1": "absent"}
+        guest.bad = {"B+x1"} if bad else set()
+    world.run_until(Phase.STOPPED)
+    halves = {name for name, each in world.guests.items() if len(each.missing) == 1}
+    assert len(halves) == 2
+    change(world, "B|x1")
+    finish(world, Phase.STOPPED if bad else Phase.PROGRESSING)
+    if bad:
+        assert set(world.got("B|x1")) == halves
+    else:
+        assert world.at("B|x1") == set(world.guests) - halves
+        found = [[each[-1].digest for each in world.guests[name].history.values()] for name in halves]
+        assert found == [["B+x1", "A"]] * 2
+    set_policy(world, updates=True)
+    finish(world, Phase.STOPPED if bad else Phase.COMPLETED)
+
+
 def test_a_pause_admits_nobody_and_brings_nobody_back() -> None:
     world = settled(50)
     change(world, "B", bad=True)
@@ -456,6 +508,16 @@ def build_fleet(chance: random.Random) -> list[ModelGuest]:
     return guests
 
 
+def refuse(guests: list[ModelGuest], chance: random.Random) -> None:
+    """Have some guest clusters in which helm cannot install a release of some target."""
+    if chance.random() < 0.5:
+        return
+    digest, share = chance.choice(["A", "A+x1", "B", "B+x1", "B/2"]), chance.choice([0.1, 0.5, 1.0])
+    for guest in guests:
+        if chance.random() < share:
+            guest.refused = {digest: chance.choice(["absent", "failed"])}
+
+
 TROUBLES = (
     *("is_reachable", "is_reachable", "is_reachable", "is_paused", "has_floating_ip", "is_sick"),
     *("is_locked", "has_other_kube_vip"),
@@ -496,6 +558,7 @@ def disturb(world: World, chance: random.Random) -> None:
         case 6:
             for each in everyone:
                 each.bad.clear()
+                each.refused.clear()
         case 7:
             for each in everyone:
                 each.is_reachable = each.is_reachable and chance.random() < 0.4
@@ -515,7 +578,9 @@ def test_schedules(seed: int) -> None:
         max_concurrency=chance.choice([Amount(10, is_percent=True), Amount(3), Amount(50, is_percent=True)]),
         max_failures=chance.choice([Amount(0), Amount(0), Amount(1), Amount(20, is_percent=True)]),
     )
-    world = World(build_fleet(chance), policy=policy, helms=chance.choice([1, 2, 4]), seed=seed)
+    fleet = build_fleet(chance)
+    refuse(fleet, random.Random(f"refused {seed}"))
+    world = World(fleet, policy=policy, helms=chance.choice([1, 2, 4]), seed=seed)
     world.kill_at = {
         number: chance.choice(["before", "after"]) for number in range(1, 60) if chance.random() < 0.2
     }

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from fipop.api import names
+from fipop.boundary import ApiRequest
 from fipop.operator.rollout.controller import parse_counts
 from tests.harness.fleet import NAMESPACE, Fleet
 
@@ -20,24 +21,24 @@ def values(tag: str) -> str:
     return f"image:\n  tag: {tag}\n"
 
 
-async def started(*ids: str, unready: str = "", **options: str) -> Fleet:
+async def started(*ids: str, unready: str = "", fleet: Fleet | None = None, **options: str) -> Fleet:
     """Have guest clusters that have opted in; a rollout gives each 20 s to prove itself and 200 s at most."""
-    fleet = Fleet()
+    fleet = fleet or Fleet()
     fleet.add_range(iprange="10.0.0.10-10.0.0.49")
     fleet.helm.unready.update({unready} - {""})
     for each in ids:
         fleet.add_guest(each)
         fleet.opt_in(each)
         fleet.ask(each)
-    fleet.set_options(
-        kubevipUpdate="true",
-        kubevipRolloutMinSuccessTime="20",
-        kubevipRolloutProgressDeadline="200",
-        kubevipRolloutMaxConcurrency="50%",
-        operateGuestClusterInterval="60",
-        kubevipChartValues=values("v1"),
-        **options,
-    )
+    defaults = {
+        "kubevipUpdate": "true",
+        "kubevipRolloutMinSuccessTime": "20",
+        "kubevipRolloutProgressDeadline": "200",
+        "kubevipRolloutMaxConcurrency": "50%",
+        "operateGuestClusterInterval": "60",
+        "kubevipChartValues": values("v1"),
+    }
+    fleet.set_options(**{**defaults, **options})
     await fleet.start(leader_election=False)
     return fleet
 
@@ -129,6 +130,81 @@ async def test_the_counts_that_commands_show_are_those_of_the_guest_clusters_in_
         assert shown["pending"] == tags(fleet).count("v1" if version == "v2" else "v2")
         await until(fleet, "Completed")
     assert counts(fleet)["succeeded"] == len(IDS)
+
+
+async def test_counts_that_change_twice_within_seconds_are_right_afterwards() -> None:
+    fleet = await settled()
+    await fleet.pass_time(60)
+    for number in range(6, 8):
+        fleet.add_guest(f"c-m-{number}")
+        fleet.opt_in(f"c-m-{number}")
+        await fleet.pass_time(6)
+    await fleet.pass_time(60)
+    assert (counts(fleet)["succeeded"], counts(fleet)["away"]) == (6, 2)
+    fleet.set_options(kubevipGuestInstall="disabled")
+    await fleet.pass_time(300)
+    assert sum(counts(fleet).values()) == 0
+
+
+async def test_a_write_whose_answer_is_lost_hides_no_event() -> None:
+    fleet = await started(*IDS)
+    known: set[str] = set()
+
+    async def lose_first(request: ApiRequest) -> None:
+        """Lose the answer to the first write of each target and phase."""
+        if request.method == "GET" or "rollout" not in (dict(request.body or {}).get("data") or {}):
+            return
+        facts = json.loads(dict(request.body or {})["data"]["rollout"])
+        if (what := facts["target"] + facts["phase"]) not in known:
+            known.add(what)
+            raise ConnectionError("the answer was lost")
+
+    fleet.link.after = lose_first
+    await until(fleet, "Completed")
+    await fleet.pass_time(30)
+    fleet.helm.unready.add("v2")
+    fleet.set_options(kubevipChartValues=values("v2"))
+    await until(fleet, "Stopped")
+    await fleet.pass_time(60)
+    assert reasons(fleet) == ["RolloutStarted", "RolloutCompleted", "RolloutStarted", "RolloutStopped"]
+
+
+@pytest.mark.parametrize("fate", ["absent", "failed"])
+async def test_a_first_value_that_was_wrong_is_corrected_although_nothing_deployed_changes(fate: str) -> None:
+    fleet = Fleet()
+    fleet.helm.refused["v1"] = fate
+    fleet = await started(*IDS, fleet=fleet, kubevipUpdate="false")
+    await until(fleet, "Stopped")
+    halves = {name for name, each in fleet.guests.items() if "kube-vip-cloud-provider" in each.releases}
+    assert len(halves) == 2
+    fleet.set_options(kubevipChartValues=values("v2"), kubevipRolloutPaused="true")
+    await fleet.pass_time(200)
+    assert fleet.condition(min(halves), "CloudProviderReady") == ("True", "Ready")
+    fleet.set_options(kubevipRolloutPaused="false")
+    await until(fleet, "Completed")
+    assert tags(fleet) == ["v2"] * 6
+    assert {fleet.condition(each, "KubeVipReady") for each in IDS} == {("True", "Ready")}
+
+
+async def test_what_is_missing_waits_for_its_turn_and_what_is_deployed_drifts() -> None:
+    """The canary of a bad first value has one release when the values of both charts change."""
+    fleet = Fleet()
+    fleet.helm.refused["v1"] = "absent"
+    fleet = await started(*IDS, fleet=fleet, kubevipUpdate="false", kubevipRolloutMaxConcurrency="1")
+    await until(fleet, "Stopped")
+    fleet.opt_in(IDS[5], **{names.LABEL_CANARY: "true"})
+    fleet.set_options(kubevipChartValues=values("v2"), kubevipCloudProviderChartValues=values("v2"))
+    await until_another(fleet)
+    await fleet.pass_time(10)
+    assert tags(fleet) == [""] * 5 + ["v2"]
+    assert fleet.condition(IDS[0], "KubeVipReady") == ("False", "RolloutPending")
+    assert "The rollout has not reached this guest cluster" in fleet.message(IDS[0], "KubeVipReady")
+    assert fleet.condition(IDS[0], "CloudProviderReady") == ("True", "Drift")
+    await fleet.pass_time(1200)
+    assert tags(fleet) == ["v2"] * 6
+    assert fleet.condition(IDS[0], "KubeVipReady") == ("True", "Ready")
+    assert fleet.condition(IDS[0], "CloudProviderReady") == ("True", "Drift")
+    assert rollout(fleet)["phase"] == "Progressing"
 
 
 def counts(fleet: Fleet) -> dict[str, int]:

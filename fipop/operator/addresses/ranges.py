@@ -64,7 +64,8 @@ class RangeReconciler:
     """Returns whether it is known which addresses guest clusters use: these count, too."""
     is_traced: Callable[[], bool] = lambda: False
     """Returns whether the ledger is logged at each count (option traceIpamData)."""
-    _told_at: dict[str, float] = field(default_factory=dict)
+    _reported_at: dict[str, float] = field(default_factory=dict)
+    """By range, when what guest clusters use was last written."""
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield a count of the ranges if an event may change the status of one: at once if a range was edited."""
@@ -105,11 +106,8 @@ class RangeReconciler:
         conditions = build_conditions(self.cache, found, usage, unknown)
         before = found.status
         reported, count = self._find_reported(found)
-        if (reported, count) != (before.reported, before.reported_count):
-            if loop_time() - self._told_at.get(found.name, -math.inf) < REPORTED_SECONDS:
-                reported, count = before.reported, before.reported_count
-            else:
-                self._told_at[found.name] = loop_time()
+        if loop_time() - self._reported_at.get(found.name, -math.inf) < REPORTED_SECONDS:
+            reported, count = before.reported, before.reported_count
         wanted = RangeStatus(
             capacity=capacity,
             reported=reported,
@@ -117,8 +115,9 @@ class RangeReconciler:
             conditions=merge_conditions(before.conditions, conditions, self.client.server_now()),
             observed_generation=found.metadata.generation,
         )
-        if wanted != before:
-            await self._write(found, write_patch(wanted))
+        is_written = wanted != before and await self._write(found, write_patch(wanted))
+        if is_written and (reported, count) != (before.reported, before.reported_count):
+            self._reported_at[found.name] = loop_time()
 
     def _find_reported(self, found: FloatingIPRange) -> tuple[tuple[Reported, ...], int | None]:
         """Return what guest clusters use without a floating IP, and its count; None for none.
@@ -142,7 +141,8 @@ class RangeReconciler:
             state = "held" if each.is_held else "quarantined"
             logger.info("IPAM data of address", extra={**fields, "state": state})
 
-    async def _write(self, found: FloatingIPRange, status: Json) -> None:
+    async def _write(self, found: FloatingIPRange, status: Json) -> bool:
+        """Write a status; return whether it was written. Raises ApiError."""
         patch = {
             "metadata": {"resourceVersion": str(found.resource_version), "uid": found.uid},
             "status": status,
@@ -152,13 +152,15 @@ class RangeReconciler:
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"
             )
         except NotFoundError:
-            return  # the event of its end has the others counted
+            return False  # the event of its end has the others counted
         except ConflictError:
             answer = await self.client.get(FLOATING_IP_RANGES, found.name) or {}
             self.queues.add(request_count())
-            if not answer:
-                return
+            if answer:
+                self.cache.observe(FLOATING_IP_RANGES, answer)
+            return False
         self.cache.observe(FLOATING_IP_RANGES, answer)
+        return True
 
 
 def may_be_harvester(cluster: ManagementCluster) -> bool:

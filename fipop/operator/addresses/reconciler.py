@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from fipop.api import names
 from fipop.api.codec import write_patch
-from fipop.api.objects import FloatingIP, digest_spec, read_object
+from fipop.api.objects import FloatingIP, FloatingIPStatus, digest_spec, read_object
 from fipop.errors import ApiError, ConflictError
 from fipop.ipam.addresses import Family, format_address
 from fipop.jsons import Json
@@ -146,18 +146,23 @@ class FloatingIPReconciler:
             )  # of two objects of this name, the API server knows which one lives
         if await self.reservations.claim(claim):
             ALLOCATIONS.labels("allocated").inc()
-            self._warn_of_network(floating_ip, claim.range)
 
-    def _warn_of_network(self, floating_ip: FloatingIP, range_name: str) -> None:
-        """Report an address from a range of another network than the guest cluster's."""
-        guest = self.world.guests.known(floating_ip.namespace)
-        message = describe_mismatch(self.world.cache, guest, range_name)
-        if message is not None:
-            self._warn(floating_ip, "NetworkMismatch", message)
+    def _warn(self, floating_ip: FloatingIP, decision: Decision, wanted: FloatingIPStatus) -> None:
+        """Report what the status that is about to be written says first: a conflict, or an address of another network.
 
-    def _warn(self, floating_ip: FloatingIP, reason: str, message: str) -> None:
+        Before the write: afterwards the status says it already, also if the answer to the write is lost.
+        """
         about = reference_to(FLOATING_IPS, floating_ip.metadata)
-        self.events.record(about, EventType.WARNING, reason, message)
+        known = slots_named_by(floating_ip.status)
+        guest = self.world.guests.known(floating_ip.namespace)
+        for name in sorted(
+            {each.range for each in decision.holds if (each.space, each.address) not in known}
+        ):
+            if message := describe_mismatch(self.world.cache, guest, name):
+                self.events.record(about, EventType.WARNING, "NetworkMismatch", message)
+        conflict = find_conflict(wanted)
+        if conflict and not find_conflict(floating_ip.status):
+            self.events.record(about, EventType.WARNING, "AddressConflict", conflict)
 
     async def _write_status(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIP:
         wanted = self.statuses.build(floating_ip, decision)
@@ -166,12 +171,10 @@ class FloatingIPReconciler:
             return floating_ip
         for slot in sorted(slots_named_by(floating_ip.status) - slots_named_by(wanted)):
             await self.reservations.check(*slot)  # what the cache knows of it may be older than the status
+        self._warn(floating_ip, decision, wanted)
         patch = {"status": write_patch(wanted)}
         written = await self._patch(floating_ip, patch, subresource="status")
         self.statuses.note_stored(floating_ip)
-        conflict = find_conflict(wanted)
-        if conflict and not find_conflict(floating_ip.status):
-            self._warn(written, "AddressConflict", conflict)
         return written
 
     async def _release_rest(self, floating_ip: FloatingIP, decision: Decision) -> None:

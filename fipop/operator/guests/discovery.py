@@ -97,7 +97,7 @@ class GuestReconciler:
         if is_news and guest is not None:
             self.learned(guest)
         if guest is not None and (found is guest or state.is_resolved):
-            await self._serve(guest, is_retry=bool(state.failed_lookups))
+            await self._serve(guest, is_retry=found is not guest and bool(state.failed_lookups))
         if isinstance(found, Waiting):
             return self._wait(guest_id, state, found)
         state.failed_lookups = 0

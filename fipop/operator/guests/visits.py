@@ -305,9 +305,9 @@ class VisitController:
         has_begun = self.rollout.is_judged(duty.guest.id) and (
             state.visits.began_target == target or any(each.release.made_for == target for each in steps)
         )
-        is_new = any(each.release.status is Status.ABSENT for each in steps)
+        is_new = any(each.release.is_missing for each in steps)
         # A new one that has one of its releases is finished before the next one.
-        has_begun |= is_new and any(each.status is not Status.ABSENT for each in state.visits.releases)
+        has_begun |= is_new and not all(each.is_missing for each in state.visits.releases)
         priority = Priority.NORMAL if is_new else Priority.BACKGROUND
         # Who goes back, or has a deadline, does not wait for hundreds that opted in at once.
         priority = Priority.URGENT if is_back or has_begun else priority
@@ -332,7 +332,7 @@ class VisitController:
         return {
             each.release.role: judge_release(
                 each,
-                "OptionUnknown" if unknown else wish.reason,
+                "OptionUnknown" if unknown else wish.reason_of(each.release),
                 place=places[each.release.role],
                 error=state.visits.find_error(each.release) if each.verb.needs_turn else None,
                 problem=self.rollout.problem,

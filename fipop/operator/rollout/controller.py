@@ -24,6 +24,7 @@ from fipop.guest.helm.charts import (
 )
 from fipop.guest.plan import Wish
 from fipop.guest.releases import Release
+from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.operator.configuration import Configuration
@@ -80,7 +81,10 @@ class RolloutController:
     _members: Mapping[str, Member] = field(default_factory=dict)
     _is_loaded: bool = False
     _load_error: str = ""
-    _version: str = ""
+    _stored: Json = field(default_factory=dict)
+    """The ConfigMap as it was last read or written; empty if there is none."""
+    _told: Rollout | None = None
+    """The rollout that events and visits know: a write can be stored although its answer was lost."""
     _began_at: float | None = None
     _has_stable: bool = True
     _failures: dict[str, tuple[float, ChartError]] = field(default_factory=dict)
@@ -139,10 +143,16 @@ class RolloutController:
         settings = self.configuration.settings
         if not self._is_loaded:
             await self._load()
-        if settings.unknown_release_options or not self.has_members():
+        if settings.unknown_release_options:
             return
         problem: ChartError | None = None
         rollout, progress = self.rollout, self.progress
+        if not self.has_members():
+            if rollout is not None and not self._is_young():
+                # Those that were counted are opted in no more.
+                policy = self._build_policy()
+                await self._publish(*advance(rollout, {}, progress, policy, loop_time()), {}, policy)
+            return
         try:
             target, orders = await self._find_target(settings)
         except ChartError as error:
@@ -175,10 +185,10 @@ class RolloutController:
         self, rollout: Rollout, progress: Progress, members: Mapping[str, Member], policy: Policy
     ) -> None:
         """Write what was decided, and only then let it count."""
-        before, admitted = self.rollout, self.progress.admitted
+        before, admitted = self._told, self.progress.admitted
         counts = count(judge(each, member, rollout, progress, policy) for each, member in members.items())
-        is_recounted = counts != self._counts and loop_time() - self._counted_at >= COUNT_SECONDS
-        if rollout != before or is_recounted:
+        is_recounted = counts != parse_counts(self._stored.get("data") or {})
+        if rollout != self.rollout or (is_recounted and loop_time() - self._counted_at >= COUNT_SECONDS):
             await self._save(rollout, counts)
             self._counted_at = loop_time()
         self.rollout, self.progress, self._members, self._counts = rollout, progress, members, counts
@@ -190,6 +200,7 @@ class RolloutController:
             changed = set(members)
         elif before.failed != rollout.failed:
             changed |= before.failed.keys() ^ rollout.failed.keys()
+        self._told = rollout
         self.queues.add(*map(request_routine_visit, sorted(changed)))
 
     # What the options ask for
@@ -279,12 +290,16 @@ class RolloutController:
     def _find_members(self, target: Target, stable: Target | None) -> Mapping[str, Member]:
         """Return the guest clusters; those that no visit reached in time count as out of reach."""
         members, now = self.look(target, stable), loop_time()
-        if now - (self._began_at or 0.0) < FIRST_VISITS_SECONDS:
+        if self._is_young():
             return members
         return {
             each: replace(member, visited_at=now) if member.visited_at is None else member
             for each, member in members.items()
         }
+
+    def _is_young(self) -> bool:
+        """Return whether this leader can still lack guest clusters, or visits of them."""
+        return loop_time() - (self._began_at or 0.0) < FIRST_VISITS_SECONDS
 
     def _retry(
         self, rollout: Rollout, members: Mapping[str, Member], progress: Progress
@@ -331,10 +346,10 @@ class RolloutController:
         except FipopError as error:
             self._load_error = str(error)
             raise
-        self._version = found["metadata"]["resourceVersion"] if found is not None else ""
-        before, self.rollout = self.rollout, parse_rollout((found or {}).get("data") or {})
+        self._stored = found or {}
+        before, self.rollout = self.rollout, parse_rollout(self._stored.get("data") or {})
         if self._began_at is None:
-            self._began_at = loop_time()
+            self._began_at, self._told = loop_time(), self.rollout
         if before is None or self.rollout is None or before.target.name != self.rollout.target.name:
             self.progress = Progress(since=self._began_at)
         self._is_loaded, self._load_error = True, ""
@@ -342,16 +357,18 @@ class RolloutController:
     async def _save(self, rollout: Rollout, counts: Mapping[str, int]) -> None:
         data, name = render_rollout(rollout, counts), names.ROLLOUT_CONFIG_MAP
         try:
-            if self._version:
-                patch = {"metadata": {"resourceVersion": self._version}, "data": data}
-                written = await self.client.merge_patch(CONFIG_MAPS, name, patch, namespace=self.namespace)
+            if self._stored:
+                version = self._stored["metadata"]["resourceVersion"]
+                patch = {"metadata": {"resourceVersion": version}, "data": data}
+                self._stored = await self.client.merge_patch(
+                    CONFIG_MAPS, name, patch, namespace=self.namespace
+                )
             else:
                 body = {"metadata": {"name": name}, "data": data}
-                written = await self.client.create(CONFIG_MAPS, body, namespace=self.namespace)
+                self._stored = await self.client.create(CONFIG_MAPS, body, namespace=self.namespace)
         except NotFoundError:
-            self._version = ""  # it was deleted: the next step makes it again
+            self._stored = {}  # it was deleted: the next step makes it again
             raise
-        self._version = written["metadata"]["resourceVersion"]
 
 
 def describe_change(rollout: Rollout) -> str:

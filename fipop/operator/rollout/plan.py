@@ -93,9 +93,15 @@ class Member:
     """Whether no other helm has locked a release, and no other kube-vip or provider runs or has its name."""
     is_canary: bool = False
     is_new: bool = False
-    """Whether it has no release."""
+    """Whether both releases are missing: a first revision that failed is none."""
+    lacks: bool = False
+    """Whether a release is missing."""
+    is_whole: bool = False
+    """Whether both releases are deployed."""
+    drifts: bool = False
+    """Whether a release that is not missing differs from the target."""
     is_sound: bool = False
-    """Whether every release that is there runs and is ready."""
+    """Whether every release that is not missing runs and is ready."""
     made_for: frozenset[str] = frozenset()
     """The names of the targets that its releases were made for; "" for one that no target made."""
     is_at_target: bool = False
@@ -105,7 +111,8 @@ class Member:
     began_at: float | None = None
     """When helm first took it up for the target, by this leader or by the age of what it made; None if it did not."""
     ready_seconds: float | None = None
-    """How long all pods of both releases have been ready, since the upgrade; None if that was not asked."""
+    """How long all pods of both releases have been ready, since the upgrade; None if that was not asked, or if one is
+    not deployed."""
     target: str = ""
     """The name of its own target, which changes with its labels."""
     is_at_stable: bool = False
@@ -146,13 +153,19 @@ class Member:
             self,
             is_reachable=bool(releases),
             is_free=all(each.is_free for each in releases),
-            is_new=bool(releases) and not there,
-            is_sound=bool(releases) and not any(each.problem for each in there),
+            is_new=bool(releases) and all(each.is_missing for each in releases),
+            lacks=any(each.is_missing for each in releases),
+            is_whole=is_whole,
+            drifts=any(
+                not (each.is_missing or (each.status is Status.DEPLOYED and each.is_at(target)))
+                for each in releases
+            ),
+            is_sound=bool(releases) and not any(each.problem for each in releases if not each.is_missing),
             made_for=frozenset(_base(each.made_for) for each in there),
             is_at_target=is_at_target,
             has_no_other=bool(there) and all(each.made_for == target.name for each in there),
             began_at=min(starts, default=None),
-            ready_seconds=min(soaks, default=None) if is_at_target else None,
+            ready_seconds=min(soaks, default=None) if is_whole else None,
             target=target.name,
             is_at_stable=is_whole and all(each.is_at(stable) for each in there),
             is_moved=not {_base(each) for each in others}.isdisjoint(map(_base, names)),
@@ -244,9 +257,7 @@ def advance(
     rollout = replace(rollout, failed=failed)
     if rollout.phase is Phase.STOPPED or policy.is_paused or policy.is_blocked:
         return rollout, replace(progress, admitted=progress.admitted.intersection(began))
-    drifts = not policy.updates and any(
-        each.is_reachable and not each.is_new and not each.is_at_target for each in fleet.values()
-    )
+    drifts = not policy.updates and any(each.drifts for each in fleet.values())
     away = affected.keys() & _those(standings, Standing.AWAY)
     out_of_reach = sum(fleet[each].is_open and not fleet[each].is_reachable for each in away)
     if not (pending or under_way or drifts) and len(proven) > out_of_reach:
@@ -270,8 +281,8 @@ def judge(guest_id: str, member: Member, rollout: Rollout, progress: Progress, p
         return Standing.SUCCEEDED
     began_at = progress.began.get(guest_id)
     is_admitted = guest_id in progress.admitted
+    is_proven = member.is_sound and (member.ready_seconds or 0.0) >= policy.soak_seconds
     if member.is_at_target:
-        is_proven = member.is_sound and (member.ready_seconds or 0.0) >= policy.soak_seconds
         # Who got the target as the stable one is not judged. A former leader has judged those with a deadline before
         # this lead.
         verdict_seconds = policy.deadline_seconds + VERDICT_SECONDS
@@ -280,9 +291,12 @@ def judge(guest_id: str, member: Member, rollout: Rollout, progress: Progress, p
             return Standing.SUCCEEDED
     if not member.is_open:
         return Standing.AWAY
+    if _is_filled(member, policy) and (is_proven or not is_admitted):
+        return Standing.AWAY  # what was missing is there, and the rest drifts
     if began_at is not None and (is_admitted or not member.is_unchanged):
         # How long pods have been ready counts, not when a visit comes: a verdict needs a visit after the deadline.
-        was_asked = not (member.is_at_target and member.ready_seconds is None)
+        is_asked = member.is_at_target or _is_filled(member, policy)
+        was_asked = not (is_asked and member.ready_seconds is None)
         is_late = was_asked and (member.visited_at or 0.0) >= began_at + policy.deadline_seconds
         if is_late:
             return Standing.AWAY if policy.is_all else Standing.FAILED
@@ -296,10 +310,10 @@ def takes_part(member: Member, rollout: Rollout, policy: Policy) -> bool:
     """Return whether a guest cluster in which helm has not begun can be admitted."""
     if not (member.is_reachable and member.is_open and member.is_free):
         return False
-    if member.is_new:
+    if member.is_new or (member.lacks and not policy.updates):
         # It gets the stable target first, if there is one.
         has_stable = rollout.stable is not None and policy.has_stable
-        return not (has_stable and (policy.updates or member.is_unchanged))
+        return member.is_sound and not (has_stable and (policy.updates or member.is_unchanged))
     if member.is_unchanged and member.has_no_other:
         return False  # It gets the target as the stable one: nothing that is there has to be changed.
     # What its former labels chose can be the fault, too.
@@ -327,18 +341,21 @@ def choose_wish(guest_id: str, member: Member, rollout: Rollout, progress: Progr
         return Wish(target=target, may_change=policy.updates, reason="" if policy.updates else "Drift")
     is_stopped = rollout.phase is Phase.STOPPED
     drifts = not policy.updates or (is_stopped and rollout.stable is not None and not member.is_at_stable)
-    reason = "Drift" if drifts and not member.is_new else "RolloutPending"
+    reason = "Drift" if drifts else "RolloutPending"
     reason = "RolloutPaused" if policy.is_paused else reason
     is_hurt = is_stopped and not is_begun and is_at_fault(member, rollout)
     if has_failed or is_hurt:
         if not (policy.goes_back and policy.updates) or policy.is_paused:
-            return Wish(reason=reason)
+            # What is missing changes nothing that is deployed.
+            is_filled_up = policy.goes_back and not policy.is_paused and is_stopped and member.is_free
+            filler = stable if is_filled_up and member.lacks else None
+            return Wish(target=filler, reason=reason, has_failed=True)
         if is_hurt or (stable is not None and not member.is_unchanged):
             return Wish(target=stable, may_change=True, reason="RolledBack")
         return Wish(leaves=target, keeps_first=member.is_unchanged, may_change=True, reason="RolledBack")
     if is_begun:
         stable = target  # what this leader has not judged yet stays
-    elif member.is_new and not (member.is_free and _gets_stable(member, rollout, policy)):
+    elif member.lacks and not (member.is_free and _gets_stable(member, rollout, policy)):
         stable = None  # it waits for its turn, or for the end of what runs beside it
     return Wish(target=stable, reason=reason)
 
@@ -364,7 +381,9 @@ def _find_starts(
         if known is None:
             continue
         # Nor does the time in which helm could not go on there.
-        is_held = policy.is_blocked or not (policy.updates or member.made_for == {rollout.target.name})
+        is_made = rollout.target.name in member.made_for
+        is_over = _is_filled(member, policy) and guest_id not in progress.admitted
+        is_held = policy.is_blocked or is_over or not (policy.updates or member.lacks or is_made)
         waits = not member.is_at_target and (not member.is_open or (is_held and member.is_reachable))
         found[guest_id] = now if waits else known
     return found
@@ -377,7 +396,7 @@ def _include_unready(rollout: Rollout, affected: Mapping[str, Member], progress:
     candidates = [
         each
         for each in affected.values()
-        if each.is_reachable and each.is_open and each.is_free and not each.is_new
+        if each.is_reachable and each.is_open and each.is_free and not each.lacks
     ]
     if is_first and is_seen and candidates and not any(each.is_sound for each in candidates):
         return replace(rollout, takes_unready=True)
@@ -385,8 +404,13 @@ def _include_unready(rollout: Rollout, affected: Mapping[str, Member], progress:
 
 
 def _gets_stable(member: Member, rollout: Rollout, policy: Policy) -> bool:
-    """Return whether the stable target is installed at once where no release is."""
+    """Return whether the stable target is installed at once if a release is missing."""
     return policy.updates or member.is_unchanged or rollout.phase is Phase.STOPPED
+
+
+def _is_filled(member: Member, policy: Policy) -> bool:
+    """Return whether nothing is missing, and the target changes nothing more: what is deployed stays as it is."""
+    return member.is_whole and not member.is_at_target and not policy.updates
 
 
 def _forget_moved(progress: Progress, fleet: Mapping[str, Member]) -> Progress:

@@ -47,6 +47,26 @@ def test_a_revision_that_somebody_else_made_later_is_not_at_the_target() -> None
 
 
 @pytest.mark.parametrize(
+    ("statuses", "is_missing"),
+    [
+        ([], True),
+        (["failed"], True),
+        (["failed", "failed"], True),
+        (["pending-install"], True),
+        (["deployed"], False),
+        (["deployed", "failed"], False),
+        (["deployed", "pending-upgrade"], False),
+    ],
+    ids=str,
+)
+def test_a_release_of_which_nothing_was_ever_deployed_is_missing(
+    statuses: list[str], *, is_missing: bool
+) -> None:
+    records = [secret({}, revision=number, status=each) for number, each in enumerate(statuses, start=1)]
+    assert read_release(place(), records, NOW).is_missing is is_missing
+
+
+@pytest.mark.parametrize(
     "labels",
     [{}, {"version": "x"}, {"name": "other"}, {"version": "9" * 30}],
     ids=str,

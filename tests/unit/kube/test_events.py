@@ -85,6 +85,18 @@ async def test_an_api_server_that_refuses_events_delays_nothing() -> None:
 
 
 @in_virtual_time
+async def test_an_event_is_written_when_the_api_server_is_back() -> None:
+    link = build_link()
+    async with recording(link) as recorder:
+        link.is_cut = True
+        recorder.record(ABOUT, EventType.WARNING, "RolloutStopped", "a")
+        await asyncio.sleep(60)
+        link.is_cut = False
+        await asyncio.sleep(WRITTEN_SECONDS)
+    assert [each["message"] for each in events_of(link)] == ["a"]
+
+
+@in_virtual_time
 async def test_a_long_text_is_cut_and_made_printable() -> None:
     link = build_link()
     async with recording(link) as recorder:
