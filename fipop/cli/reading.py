@@ -31,7 +31,7 @@ from fipop.kube.config import (
     configure_in_cluster,
 )
 from fipop.kube.server import HttpServer
-from fipop.report.findings import Finding
+from fipop.report.findings import Finding, Severity
 from fipop.report.reading import NotManagementClusterError, read_snapshot
 from fipop.report.rendering import table, to_json
 from fipop.report.snapshot import Snapshot, Unread
@@ -50,7 +50,14 @@ Exit codes: 0 all is well, 1 something is wrong or was not found, 2 a mistake in
 3 the API server did not answer, 4 all is well as far as your rights go.
 """
 
-_COLORS = {"critical": "red", "failed": "red", "warning": "yellow", "info": "blue", "ok": "green"}
+SIGNS = {Severity.OK: "√", Severity.INFO: "i", Severity.WARNING: "‼", Severity.CRITICAL: "×"}
+"""How findings of each severity begin."""
+_COLORS = {
+    Severity.CRITICAL: "red",
+    Severity.WARNING: "yellow",
+    Severity.INFO: "blue",
+    Severity.OK: "green",
+}
 
 
 class Output(StrEnum):
@@ -97,16 +104,17 @@ class Reading:
         click.echo(table(header, rows), nl=False)
         return True
 
-    def show_finding(self, found: Finding, sign: str) -> None:
-        """Print a finding and its remedy in two lines."""
-        reason = f"{found.reason}: " if found.advice else ""
+    def show_finding(self, found: Finding) -> None:
+        """Print a finding, and in a second line the remedy that its message does not have."""
+        reason = "" if found.severity is Severity.OK else f"{found.reason}: "
+        sign = self.paint(SIGNS[found.severity], found.severity)
         click.echo(f"{sign} {clean(f'{found.subject}: {reason}{found.message}')}")
         if found.advice:
             click.echo(f"    -> {clean(found.advice)}")
 
-    def paint(self, text: str, kind: str) -> str:
+    def paint(self, text: str, severity: Severity) -> str:
         """Return a word, in color if the terminal shows colors."""
-        return click.style(text, fg=_COLORS.get(kind)) if self.color else text
+        return click.style(text, fg=_COLORS[severity]) if self.color else text
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:

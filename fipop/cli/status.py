@@ -7,6 +7,7 @@ from datetime import datetime
 
 import click
 
+from fipop.api.conditions import ConditionType
 from fipop.cli.reading import (
     EXIT_CODES,
     Output,
@@ -21,7 +22,7 @@ from fipop.cli.reading import (
     wait_until,
 )
 from fipop.operator.rollout.controller import describe_change
-from fipop.report.findings import summarize
+from fipop.report.findings import Severity, summarize
 from fipop.report.fleet import FloatingIPReport
 from fipop.report.ranges import RangeReport
 from fipop.report.rendering import age, table
@@ -54,9 +55,9 @@ def status(*, reading: Reading, namespace: str | None, wait: float, all_each: bo
                 if found.healthy
                 else "Nothing is known to be wrong. Not everything could be read."
             )
-            click.echo(reading.paint(text, "ok" if found.healthy else "warning"))
+            click.echo(reading.paint(text, Severity.OK if found.healthy else Severity.WARNING))
         for each in found.problems if all_each else summarize(found.problems):
-            reading.show_finding(each, reading.paint(f"{each.severity.value}:", each.severity.value))
+            reading.show_finding(each)
         if reading.output is Output.WIDE:
             shown = (
                 each
@@ -76,7 +77,7 @@ def _name_awaited(found: StatusReport) -> str:
     awaited = [
         f"{each.subject.name} {each.reason}"
         for each in found.problems
-        if each.is_wrong or (each.subject.kind == "FloatingIP" and each.reason != "Paused")
+        if each.is_wrong or (each.condition == ConditionType.READY and each.reason != "Paused")
     ]
     return f"{awaited[0]}, {len(awaited)} in all" if awaited else ""
 
