@@ -30,7 +30,7 @@ from fipop.report.rendering import count_of
 from fipop.report.rights import judge_rights, probe_secret_rights
 from fipop.report.snapshot import Kind, Snapshot, Unread
 from fipop.report.status import report_status
-from fipop.texts import clean
+from fipop.texts import clean, suggest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,8 @@ def _find_chosen(snapshot: Snapshot, name: str) -> frozenset[str]:
         show_unread(snapshot.unread)
         if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
             fail(f'guest cluster "{name}" is not known: not all clusters could be read', EXIT_INCOMPLETE)
-        fail(f'guest cluster "{name}" does not exist. Run fipop check for all')
+        like = suggest(name, (each.name for each in snapshot.cache.clusters.all()))
+        fail(f'guest cluster "{name}" does not exist{like}. Run fipop check for all')
     return found
 
 

@@ -37,7 +37,7 @@ from fipop.report.reading import read_snapshot
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
 from fipop.report.waits import describe_wait, find_waits
-from fipop.texts import LONGEST_MESSAGE, clean
+from fipop.texts import LONGEST_MESSAGE, clean, suggest
 
 _MAX_COUNT = 10_000
 _HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SERVICES", "SINCE", "REQUESTED BY")
@@ -105,9 +105,12 @@ def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
         return ""
     if _LIKE_AN_ADDRESS.fullmatch(asked):
         return f'"{asked}" is not an IP address. Name one address, or a range, cluster or Service by its name'
+    cache = snapshot.cache
+    found = (*cache.ranges.all(), *cache.clusters.all(), *cache.floating_ips.all())
+    like = suggest(asked, (each.name for each in found))
     return (
-        f'"{asked}" was not found: no cluster, floating IP or range has this name, no Service of it uses or waits for '
-        "an address of a range with perGuest, and it is no address. Run fipop status -o wide to see all names"
+        f'"{asked}" was not found{like}: no cluster, floating IP or range has this name, no Service of it uses or '
+        "waits for an address of a range with perGuest, and it is no address. Run fipop status -o wide to see all names"
     )
 
 
@@ -194,7 +197,8 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
             fail(
                 f'FloatingIPRange "{range_name}" is not known: the ranges could not be read', EXIT_INCOMPLETE
             )
-        fail(f'FloatingIPRange "{range_name}" does not exist. Run fipop status to see all')
+        like = suggest(range_name, (each.name for each in snapshot.cache.ranges.all()))
+        fail(f'FloatingIPRange "{range_name}" does not exist{like}. Run fipop status to see all')
     wanted = next((each for each in Family if each.label == family), None)
     found = report_free(snapshot, asked, wanted, count)
     if reading.show(found, ("ADDRESS",), [(each,) for each in found.addresses]) and found.free is not None:

@@ -14,6 +14,7 @@ from fipop.report.findings import BIND_VIEWER, Finding, Severity, Subject, by_se
 from fipop.report.fleet import FloatingIPReport, GuestSummary, report_floating_ips, report_guests
 from fipop.report.ranges import RangeReport, report_ranges
 from fipop.report.snapshot import SCHEMA_REVISIONS, Kind, Snapshot
+from fipop.texts import suggest
 
 Counts = Mapping[str, int | None]
 
@@ -109,7 +110,8 @@ def _judge_missing(snapshot: Snapshot, name: str) -> Finding:
     if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
         message = "the guest cluster is not known: not all clusters and floating IPs could be read"
         return point(subject, Severity.INFO, "Unknown", message, BIND_VIEWER)
-    message = "no guest cluster has this id or name"
+    like = suggest(name, (each.name for each in snapshot.cache.clusters.all()))
+    message = f"no guest cluster has this id or name{like}"
     return point(subject, Severity.WARNING, "NotFound", message, "Run fipop status -o wide to see all")
 
 
