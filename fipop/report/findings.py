@@ -424,7 +424,7 @@ def judge_condition(
     if one.is_good is None:
         advice = "Use the version of fipop that wrote it: this one does not know conditions of this type"
     elif one is NO_STATUS:
-        advice = "Check that the operator leads: fipop check"
+        advice = "Read the log of the operator"
     judged = point(subject, _grade(found, one, now), one.reason or one.type, text, advice)
     return replace(judged, condition=one.type, since=one.last_transition_time or found.created)
 

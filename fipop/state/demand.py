@@ -20,7 +20,7 @@ class DemandReport:
     oldest: str
     """The floating IP that says whether the demand is met."""
     finding: Finding
-    waiting: WaitingStatus | None
+    waiting: WaitingStatus | None = None
     """Who waits, if the demand is not met."""
 
     def is_shown_by(self, floating_ip: FloatingIP) -> bool:
