@@ -11,7 +11,6 @@ import click
 from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_INCOMPLETE,
-    SIGNS,
     Output,
     Reading,
     all_option,
@@ -66,7 +65,7 @@ def check(*, reading: Reading, guest: str | None, problems: bool, wait: float, a
         counts = Counter(each.severity for each in found.checks)
         if shown:
             click.echo()
-        click.echo(", ".join(f"{counts[each]} {each}" for each in SIGNS))
+        click.echo(", ".join(f"{counts[each]} {each}" for each in reversed(Severity)))
         show_unread(found.unread)
     end(is_wrong=found.passed is False, unread=found.unread)
 

@@ -50,14 +50,13 @@ Exit codes: 0 all is well, 1 something is wrong or was not found, 2 a mistake in
 3 the API server did not answer, 4 all is well as far as your rights go.
 """
 
-SIGNS = {Severity.OK: "√", Severity.INFO: "i", Severity.WARNING: "‼", Severity.CRITICAL: "×"}
-"""How findings of each severity begin."""
-_COLORS = {
-    Severity.CRITICAL: "red",
-    Severity.WARNING: "yellow",
-    Severity.INFO: "blue",
-    Severity.OK: "green",
+_SIGNS = {
+    Severity.OK: click.style("√", fg="green"),
+    Severity.INFO: click.style("i", fg="blue"),
+    Severity.WARNING: click.style("‼", fg="yellow"),
+    Severity.CRITICAL: click.style("×", fg="red"),
 }
+"""How findings of each severity begin. Only a terminal gets the colors."""
 
 
 class Output(StrEnum):
@@ -76,7 +75,6 @@ class Reading:
     context: str | None
     operator_namespace: str
     output: Output = Output.TABLE
-    color: bool = False
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[KubeClient]:
@@ -107,14 +105,9 @@ class Reading:
     def show_finding(self, found: Finding) -> None:
         """Print a finding, and in a second line the remedy that its message does not have."""
         reason = "" if found.severity is Severity.OK else f"{found.reason}: "
-        sign = self.paint(SIGNS[found.severity], found.severity)
-        click.echo(f"{sign} {clean(f'{found.subject}: {reason}{found.message}')}")
+        click.echo(f"{_SIGNS[found.severity]} {clean(f'{found.subject}: {reason}{found.message}')}")
         if found.advice:
             click.echo(f"    -> {clean(found.advice)}")
-
-    def paint(self, text: str, severity: Severity) -> str:
-        """Return a word, in color if the terminal shows colors."""
-        return click.style(text, fg=_COLORS[severity]) if self.color else text
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,7 +135,6 @@ def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> 
             context=context,
             operator_namespace=operator_namespace,
             output=Output(output),
-            color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
         )
         return command(reading=reading, **rest)
 

@@ -22,7 +22,7 @@ from fipop.cli.reading import (
     wait_until,
 )
 from fipop.operator.rollout.controller import describe_change
-from fipop.report.findings import Severity, summarize
+from fipop.report.findings import summarize
 from fipop.report.fleet import FloatingIPReport
 from fipop.report.ranges import RangeReport
 from fipop.report.rendering import age, table
@@ -50,12 +50,8 @@ def status(*, reading: Reading, namespace: str | None, wait: float, all_each: bo
         for line in _lines(found):
             click.echo(line)
         if found.healthy is not False:
-            text = (
-                "All is well."
-                if found.healthy
-                else "Nothing is known to be wrong. Not everything could be read."
-            )
-            click.echo(reading.paint(text, Severity.OK if found.healthy else Severity.WARNING))
+            unknown = "Nothing is known to be wrong. Not everything could be read."
+            click.echo("All is well." if found.healthy else unknown)
         for each in found.problems if all_each else summarize(found.problems):
             reading.show_finding(each)
         if reading.output is Output.WIDE:

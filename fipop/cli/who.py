@@ -36,7 +36,7 @@ from fipop.report.guests import GuestReport, list_unread, read_guests
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
-from fipop.report.waits import describe_wait, find_waits
+from fipop.report.status import describe_wait, find_waits
 from fipop.texts import LONGEST_MESSAGE, clean, suggest
 
 _MAX_COUNT = 10_000

@@ -372,15 +372,9 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
         advice = "Check in Rancher that the guest cluster runs and that its agent is connected"
         yield point(subject, severity, reason, message, advice)
     for each in summary.floating_ips:
-        yield from _judge_floating_ip(describe_floating_ip(each), each, snapshot.now)
+        yield from (judge_floating_ip(each, one, snapshot.now) for one in (each.ready, *each.wrong))
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
         yield judge_lack(snapshot, summary)
-
-
-def describe_floating_ip(each: FloatingIPReport) -> Subject:
-    """Return a floating IP as a subject, in the section of its guest cluster."""
-    namespace, name = each.floating_ip.key
-    return _describe_guest(namespace, each.cluster, kind="FloatingIP", name=f"{namespace}/{name}")
 
 
 def _describe_guest(guest_id: str, cluster: str, *, kind: str = "Guest", name: str = "") -> Subject:
@@ -405,20 +399,18 @@ def judge_lack(snapshot: Snapshot, summary: GuestSummary) -> Finding:
     return point(subject, severity, "NoFloatingIP", message, advice)
 
 
-def _judge_floating_ip(subject: Subject, each: FloatingIPReport, now: datetime) -> Iterator[Finding]:
-    """Judge a floating IP by its condition Ready, and by each other one that says more."""
-    found = each.floating_ip
-    message = f"the FloatingIP holds {', '.join(found.status.addresses)}" if each.ready.is_true else ""
-    yield judge_condition(subject, found, each.ready, now, message)
-    for one in each.wrong:
-        yield judge_condition(subject, found, one, now)
+def judge_floating_ip(each: FloatingIPReport, one: Condition, now: datetime) -> Finding:
+    """Judge a condition of a floating IP, in the section of its guest cluster."""
+    found, name = each.floating_ip, "/".join(each.floating_ip.key)
+    if one.type == ConditionType.READY and one.is_good:
+        one = replace(one, message=f"the FloatingIP holds {', '.join(found.status.addresses)}")
+    subject = _describe_guest(found.namespace, each.cluster, kind="FloatingIP", name=name)
+    return judge_condition(subject, found, one, now)
 
 
-def judge_condition(
-    subject: Subject, found: KubeObject, one: Condition, now: datetime, message: str = ""
-) -> Finding:
+def judge_condition(subject: Subject, found: KubeObject, one: Condition, now: datetime) -> Finding:
     """Judge any condition of any object. Its message has the remedy: only one of an unknown type needs an advice."""
-    text, advice = message or one.message, ""
+    text, advice = one.message, ""
     if one.type != ConditionType.READY or not text:
         text = ": ".join(filter(None, (f"{one.type} is {one.status}", text)))
     if one.is_good is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
 from fipop.api.objects import FloatingIP, ReleaseStatus
@@ -39,6 +39,15 @@ class FloatingIPReport:
             if not each.is_good and not is_told:
                 found.setdefault((each.reason, each.message or each.type), each)
         return tuple(each for each in found.values() if each.type != ConditionType.READY)
+
+    @property
+    def blocker(self) -> Condition | None:
+        """Why it waits for an address, as the condition Ready; None if it does not wait."""
+        status = self.floating_ip.status
+        found = find_condition(status.conditions, ConditionType.ALLOCATED)
+        if found is None:
+            return None if status.addresses or self.ready.is_good else self.ready
+        return None if found.is_good else replace(found, type=ConditionType.READY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

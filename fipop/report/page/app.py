@@ -30,8 +30,7 @@ from fipop.report.maps import draw_map
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind
-from fipop.report.status import StatusReport
-from fipop.report.waits import describe_wait, find_waits
+from fipop.report.status import StatusReport, describe_wait, find_waits
 from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
@@ -121,9 +120,7 @@ class Page:
             found,
             problems=problems[:PAGE_ROWS],
             hidden=len(found.problems) if len(problems) < len(found.problems) else 0,
-            waiting=[each for each in found.floating_ips if not each.floating_ip.status.addresses][
-                :PAGE_ROWS
-            ],
+            waiting=[each for each in found.floating_ips if each.blocker is not None][:PAGE_ROWS],
             without=[each for each in found.guests if is_known and not each.floating_ips][:PAGE_ROWS],
             are_ranges_read=found.snapshot.is_read(Kind.RANGES),
         )
