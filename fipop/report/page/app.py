@@ -80,30 +80,29 @@ class Page:
 
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await self._guard(request, handler)
+            is_rebound = is_local_host(request.remote or "") and not is_local_host(request.host)
+            if is_rebound and request.path != "/healthz":  # a probe can come from a proxy beside it
+                return web.Response(
+                    status=421, text="Open this page as http://localhost or http://127.0.0.1.\n"
+                )
+            try:
+                return await handler(request)
+            except web.HTTPNotFound:
+                return self._fail(404, "Not found", "This page does not exist")
+            except web.HTTPException:
+                raise
+            except FipopError as error:
+                logger.warning("Could not show the web UI", extra={"error": str(error)})
+                return self._fail(502, "Could not read the cluster", str(error))
+            except Exception:
+                logger.exception("Could not build a page of the web UI", extra={"path": request.path})
+                return self._fail(500, "Could not build this page", "The log of fipop web has the cause")
 
         app = web.Application(middlewares=[guard])
         app.on_response_prepare.append(_add_headers)
         for path, handler in routes.items():
             app.router.add_get(path, handler)
         return app
-
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer a request; an error is a page with a sentence."""
-        if is_local_host(request.remote or "") and not is_local_host(request.host):
-            return web.Response(status=421, text="Open this page as http://localhost or http://127.0.0.1.\n")
-        try:
-            return await handler(request)
-        except web.HTTPNotFound:
-            return self._fail(404, "Not found", "This page does not exist")
-        except web.HTTPException:
-            raise
-        except FipopError as error:
-            logger.warning("Could not show the web UI", extra={"error": str(error)})
-            return self._fail(502, "Could not read the cluster", str(error))
-        except Exception:
-            logger.exception("Could not build a page of the web UI", extra={"path": request.path})
-            return self._fail(500, "Could not build this page", "The log of fipop web has the cause")
 
     def _fail(self, status: int, title: str, problem: str) -> web.Response:
         return self._render("error.html", status=status, title=title, problem=sentence(problem))
