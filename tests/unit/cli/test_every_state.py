@@ -36,7 +36,12 @@ def run(monkeypatch: pytest.MonkeyPatch, run_over: Callable[..., Any]) -> Callab
 @pytest.mark.parametrize("name", FLEETS)
 def test_every_command_shows_every_fleet(run: Callable[..., Any], name: str, output: str) -> None:
     found = FLEETS[name]
-    for command in (("status",), ("status", "--all"), ("check",), *(("who", each) for each in ASKED)):
+    ranges = [each.name for each in found.cache.ranges.all()]
+    for command in (
+        *(("status",), ("status", "--all"), ("check",)),
+        *(("who", each) for each in (*ASKED, *ranges)),
+        *(("free", each) for each in ranges),
+    ):
         result = run(found, *command, "-o", output)
         assert output != "json" or json.loads(result.stdout)
 
