@@ -290,7 +290,7 @@ def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterat
 
 
 def _judge_other_conditions(snapshot: Snapshot) -> Iterator[Finding]:
-    """Judge the conditions of ranges that `_judge_range` does not find again itself, as the operator does."""
+    """Judge the conditions of ranges beside Ready and Conflict, which `_judge_range` computes as the operator does."""
     for each in snapshot.cache.ranges.all():
         subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
         for one in each.status.conditions:

@@ -209,7 +209,7 @@ async def test_what_is_not_there_is_a_sentence_with_the_navigation(
     assert (found, f"<p>{sentence}</p>" in text, "<nav" in text) == (status, True, True)
 
 
-async def test_an_error_that_nobody_foresaw_is_a_page_and_a_line_of_the_log(
+async def test_an_unforeseen_error_is_a_page_and_a_line_of_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = Cluster()
