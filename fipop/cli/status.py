@@ -55,15 +55,10 @@ def status(*, reading: Reading, namespace: str | None, wait: float, all_each: bo
         for each in found.problems if all_each else summarize(found.problems):
             reading.show_finding(each)
         if reading.output is Output.WIDE:
-            shown = (
-                each
-                for each in found.floating_ips
-                if found.only is None or each.floating_ip.namespace in found.only
-            )
-            click.echo()
-            click.echo(
-                table(_FLOATING_IPS, [_wide_row(each, found.snapshot.now) for each in shown]), nl=False
-            )
+            only, every = found.only, found.floating_ips
+            shown = (each for each in every if only is None or each.floating_ip.namespace in only)
+            rows = (_wide_row(each, found.snapshot.now) for each in shown)
+            click.echo("\n" + table(_FLOATING_IPS, rows), nl=False)
     show_unread(found.snapshot.unread)
     end(is_wrong=found.healthy is False, unread=found.snapshot.unread)
 

@@ -60,11 +60,6 @@ class GuestSummary:
     floating_ips: tuple[FloatingIPReport, ...]
 
     @property
-    def opted_in(self) -> bool:
-        """Whether its label opts it in."""
-        return any(each.opted_in for each in self.clusters)
-
-    @property
     def reachable(self) -> bool | None:
         """Whether the operator reached it at its last visit; None if no floating IP shows that."""
         guests = (each.floating_ip.status.guest for each in self.floating_ips)
