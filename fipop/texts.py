@@ -7,6 +7,7 @@ turn the direction of a line, a megabyte instead of a word. All such texts pass 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 LONGEST_WORD = 63
 """The longest name, version or status that is shown: that of a label."""
@@ -14,6 +15,8 @@ LONGEST_MESSAGE = 1024
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _READ_AHEAD = 4
+_WORD = re.compile(r"([a-z]+)[,:;.?!]*(?:\s|$)")
+_NAMES = frozenset({"fipop", "helm", "kubectl"})
 
 # Each a class of characters between two others: nothing in them backtracks more than once for a character.
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -35,8 +38,31 @@ def clean(text: object, limit: int = LONGEST_MESSAGE) -> str:
 
 
 def sentence(clause: str) -> str:
-    """Return a clause as a sentence: with a capital letter and, unless it is a question, a full stop; "" stays ""."""
-    return clause[:1].upper() + clause[1:] + ("" if clause.endswith((".", "?")) else ".") if clause else ""
+    """Return a clause as a sentence: with a capital letter and, unless it is a question, a full stop; "" stays "".
+
+    A first word that is a name, a path or a field stays as it is: a file system tells them apart by their case.
+    """
+    word = _WORD.match(clause)
+    begun = clause[:1].upper() + clause[1:] if word is not None and word[1] not in _NAMES else clause
+    return begun + ("" if clause.endswith((".", "?")) else ".") if clause else ""
+
+
+def find_alike(name: str, known: Iterable[str]) -> str:
+    """Return the first known name that a name differs from by case or by one letter at most; "" if there is none."""
+    return next((each for each in known if _is_alike(name.lower(), each.lower())), "")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return a question in brackets, after a space, if a known name is like a name that is not known; else ""."""
+    like = find_alike(name, known)
+    return f' (did you mean "{like}"?)' if like else ""
+
+
+def _is_alike(name: str, known: str) -> bool:
+    if abs(len(name) - len(known)) > 1:
+        return False
+    shorter = [{text, *(text[:at] + text[at + 1 :] for at in range(len(text)))} for text in (name, known)]
+    return not shorter[0].isdisjoint(shorter[1])
 
 
 def is_namespace(text: object) -> bool:

@@ -33,6 +33,10 @@ class Verdict(StrEnum):
     UNKNOWN = "Unknown"
 
 
+_BAD_IF_TRUE = frozenset({ConditionType.CONFLICT})
+_KNOWN: frozenset[str] = frozenset(ConditionType)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition(YamlFields):
     """One condition; its type is a ConditionType, unless another program or a newer fipop wrote it."""
@@ -49,6 +53,13 @@ class Condition(YamlFields):
     def is_true(self) -> bool:
         """Whether the status is True."""
         return self.status is Verdict.TRUE
+
+    @property
+    def is_good(self) -> bool | None:
+        """Whether the status is as it should be; None for a type that this version does not know."""
+        if self.type not in _KNOWN:
+            return None
+        return self.status is (Verdict.FALSE if self.type in _BAD_IF_TRUE else Verdict.TRUE)
 
 
 def find_condition(conditions: Iterable[Condition], kind: ConditionType) -> Condition | None:

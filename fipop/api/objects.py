@@ -295,6 +295,22 @@ class ServicesStatus(YamlFields):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingService(YamlFields):
+    """A Service of the guest cluster, as namespace/name, and since when it waits for an address."""
+
+    name: str = ""
+    since: Time | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingStatus(YamlFields):
+    """The Services that wait for a floating IP; `services` can be fewer than `count`."""
+
+    services: tuple[WaitingService, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPStatus(YamlFields):
     """What a floating IP holds; `addresses` are canonical texts, IPv4 first."""
 
@@ -304,6 +320,8 @@ class FloatingIPStatus(YamlFields):
     guest: GuestStatus | None = None
     services: ServicesStatus | None = None
     """None if no Service uses it, or if its range has no `perGuest`."""
+    waiting: WaitingStatus | None = None
+    """None if `DemandMet` is not False; only the oldest floating IP of a guest cluster shows it."""
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
 

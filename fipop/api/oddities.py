@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from fipop.api import names
-from fipop.texts import clean
+from fipop.texts import clean, find_alike
 
 MOST_NAMED = 3
 
@@ -49,15 +49,6 @@ def _find(what: str, given: Mapping[str, str], known: KnownKeys) -> Iterator[str
         meanings = known.get(key)
         if meanings is not None and value not in meanings:
             yield f'The {what} {key} must be "true" or "false": it is "{clean(value, 63)}".'
-        meant = next(
-            (each for each in known if key not in known and _is_alike(key.lower(), each.lower())), None
-        )
-        if meant is not None:
+        meant = find_alike(key, known) if key not in known else ""
+        if meant:
             yield f"The {what} {key} is not known: did you mean {meant}?"
-
-
-def _is_alike(key: str, known: str) -> bool:
-    if abs(len(key) - len(known)) > 1:
-        return False
-    shorter = [{text, *(text[:at] + text[at + 1 :] for at in range(len(text)))} for text in (key, known)]
-    return not shorter[0].isdisjoint(shorter[1])

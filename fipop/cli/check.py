@@ -29,9 +29,7 @@ from fipop.report.rendering import count_of
 from fipop.report.rights import judge_rights, probe_secret_rights
 from fipop.report.snapshot import Kind, Snapshot, Unread
 from fipop.report.status import report_status
-from fipop.texts import clean
-
-_SIGNS = {"ok": "√", "warning": "‼", "failed": "×"}
+from fipop.texts import clean, suggest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +62,10 @@ def check(*, reading: Reading, guest: str | None, problems: bool, wait: float, a
     else:
         shown = [each for each in found.checks if not (problems and each.severity is Severity.OK)]
         _show(reading, shown if all_each else by_section(summarize(shown)))
-        counts = Counter(each.severity.verdict for each in found.checks)
+        counts = Counter(each.severity for each in found.checks)
         if shown:
             click.echo()
-        click.echo(", ".join(f"{counts[each]} {each}" for each in _SIGNS))
+        click.echo(", ".join(f"{counts[each]} {each}" for each in reversed(Severity)))
         show_unread(found.unread)
     end(is_wrong=found.passed is False, unread=found.unread)
 
@@ -102,7 +100,8 @@ def _find_chosen(snapshot: Snapshot, name: str) -> frozenset[str]:
         show_unread(snapshot.unread)
         if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
             fail(f'guest cluster "{name}" is not known: not all clusters could be read', EXIT_INCOMPLETE)
-        fail(f'guest cluster "{name}" does not exist. Run fipop check for all')
+        like = suggest(name, (each.name for each in snapshot.cache.clusters.all()))
+        fail(f'guest cluster "{name}" does not exist{like}. Run fipop check for all')
     return found
 
 
@@ -112,4 +111,4 @@ def _show(reading: Reading, shown: Iterable[Finding]) -> None:
         if each.subject.section != section:
             section = each.subject.section
             click.echo(f"{clean(section)}\n{'-' * len(section)}")
-        reading.show_finding(each, reading.paint(_SIGNS[each.severity.verdict], each.severity.verdict))
+        reading.show_finding(each)

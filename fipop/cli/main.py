@@ -56,6 +56,7 @@ class LazyGroup(click.Group):
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal that is not UTF-8 gets "?" for a character that it does not have.
             sys.stdout.reconfigure(errors="replace")
+        ctx.color = False if os.environ.get("NO_COLOR") else None
         try:
             return super().invoke(ctx)
         except OSError as error:

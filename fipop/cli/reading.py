@@ -31,7 +31,7 @@ from fipop.kube.config import (
     configure_in_cluster,
 )
 from fipop.kube.server import HttpServer
-from fipop.report.findings import Finding
+from fipop.report.findings import Finding, Severity
 from fipop.report.reading import NotManagementClusterError, read_snapshot
 from fipop.report.rendering import clean_whole, table, to_json
 from fipop.report.snapshot import Snapshot, Unread
@@ -50,7 +50,13 @@ Exit codes: 0 all is well, 1 something is wrong or was not found, 2 a mistake in
 3 the API server did not answer, 4 all is well as far as your rights go.
 """
 
-_COLORS = {"critical": "red", "failed": "red", "warning": "yellow", "info": "blue", "ok": "green"}
+_SIGNS = {
+    Severity.OK: click.style("√", fg="green"),
+    Severity.INFO: click.style("i", fg="blue"),
+    Severity.WARNING: click.style("‼", fg="yellow"),
+    Severity.CRITICAL: click.style("×", fg="red"),
+}
+"""How findings of each severity begin. Only a terminal gets the colors."""
 
 
 class Output(StrEnum):
@@ -69,7 +75,6 @@ class Reading:
     context: str | None
     operator_namespace: str
     output: Output = Output.TABLE
-    color: bool = False
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[KubeClient]:
@@ -99,16 +104,12 @@ class Reading:
         click.echo("\n".join((table(header, rows), *map(clean_whole, lines))))
         return True
 
-    def show_finding(self, found: Finding, sign: str) -> None:
-        """Print a finding and its remedy in two lines."""
-        reason = f"{found.reason}: " if found.advice else ""
-        click.echo(f"{sign} {clean(f'{found.subject}: {reason}{found.message}')}")
+    def show_finding(self, found: Finding) -> None:
+        """Print a finding, and in a second line the remedy that its message does not have."""
+        reason = "" if found.severity is Severity.OK else f"{found.reason}: "
+        click.echo(f"{_SIGNS[found.severity]} {clean(f'{found.subject}: {reason}{found.message}')}")
         if found.advice:
             click.echo(f"    -> {clean(found.advice)}")
-
-    def paint(self, text: str, kind: str) -> str:
-        """Return a word, in color if the terminal shows colors."""
-        return click.style(text, fg=_COLORS.get(kind)) if self.color else text
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,7 +137,6 @@ def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> 
             context=context,
             operator_namespace=operator_namespace,
             output=Output(output),
-            color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
         )
         return command(reading=reading, **rest)
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import click
 
+from fipop.api.conditions import ConditionType
 from fipop.cli.reading import (
     EXIT_CODES,
     Output,
@@ -49,22 +50,15 @@ def status(*, reading: Reading, namespace: str | None, wait: float, all_each: bo
         for line in _lines(found):
             click.echo(line)
         if found.healthy is not False:
-            text = (
-                "All is well."
-                if found.healthy
-                else "Nothing is known to be wrong. Not everything could be read."
-            )
-            click.echo(reading.paint(text, "ok" if found.healthy else "warning"))
+            unknown = "Nothing is known to be wrong. Not everything could be read."
+            click.echo("All is well." if found.healthy else unknown)
         for each in found.problems if all_each else summarize(found.problems):
-            reading.show_finding(each, reading.paint(f"{each.severity.value}:", each.severity.value))
+            reading.show_finding(each)
         if reading.output is Output.WIDE:
-            shown = (
-                each
-                for each in found.floating_ips
-                if found.only is None or each.floating_ip.namespace in found.only
-            )
-            click.echo()
-            click.echo(table(_FLOATING_IPS, [_wide_row(each, found.snapshot.now) for each in shown]))
+            only, every = found.only, found.floating_ips
+            shown = (each for each in every if only is None or each.floating_ip.namespace in only)
+            rows = (_wide_row(each, found.snapshot.now) for each in shown)
+            click.echo("\n" + table(_FLOATING_IPS, rows))
     show_unread(found.snapshot.unread)
     end(is_wrong=found.healthy is False, unread=found.snapshot.unread)
 
@@ -74,7 +68,7 @@ def _name_awaited(found: StatusReport) -> str:
     awaited = [
         f"{each.subject.name} {each.reason}"
         for each in found.problems
-        if each.is_wrong or (each.subject.kind == "FloatingIP" and each.reason != "Paused")
+        if each.is_wrong or (each.condition == ConditionType.READY and each.reason != "Paused")
     ]
     return f"{awaited[0]}, {len(awaited)} in all" if awaited else ""
 

@@ -31,11 +31,13 @@ from fipop.report.addresses import (
     report_free,
     search,
 )
+from fipop.report.findings import Finding
 from fipop.report.guests import GuestReport, list_unread, read_guests
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
-from fipop.texts import clean
+from fipop.report.status import describe_wait, find_waits
+from fipop.texts import LONGEST_MESSAGE, clean, suggest
 
 _MAX_COUNT = 10_000
 _HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SERVICES", "SINCE", "REQUESTED BY")
@@ -51,6 +53,8 @@ class WhoReport:
     addresses: tuple[AddressReport, ...]
     guests: tuple[GuestReport, ...]
     """What the guest clusters show, if they were read."""
+    waits: tuple[Finding, ...]
+    """The floating IPs and Services that wait for an address."""
     unread: tuple[Unread, ...]
     log_query: str
     """Finds former owners in the operator's log, whose reservations ended with their quarantine."""
@@ -66,26 +70,29 @@ def who(*, reading: Reading, asked: str, guest: bool) -> None:
     """Show the owner of ADDRESS, since when, its range and space, who asks for it, and its former owners.
 
     With the name or id of a CLUSTER, or the name of a floating IP: the same for each address that it has, had or asks
-    for. With the name of a RANGE: the same for each address in use of it. With the `namespace/name` of a SERVICE:
-    the same for each address of the floating IPs that it uses.
+    for, and what of it waits for an address. With the name of a RANGE: the same for each address in use of it. With
+    the `namespace/name` of a SERVICE: the same for each address of the floating IPs that it uses, or since when and
+    why it waits.
     """
     if not asked.strip():
         raise click.UsageError("Name an address, a cluster, a range or a Service: the argument is empty.")
     snapshot, found = run_reading(lambda: _find(reading, asked, guest))
     is_wide = reading.output is Output.WIDE
     rows = (_row(snapshot, each, is_wide=is_wide) for each in found.addresses)
-    unknown = _describe_unknown(snapshot, asked) if not found.addresses else ""
+    unknown = _describe_unknown(snapshot, asked) if not (found.addresses or found.waits) else ""
     if found.addresses or found.guests or reading.output is Output.JSON:
         reading.show(found, (*_HEADER, *(_WIDE if is_wide else ())), rows, _lines(found))
-    elif not unknown:
+    elif not (unknown or found.waits):
         click.echo(clean(f"No address of {asked} is in use."))
+    for each in found.waits if reading.output is not Output.JSON else ():
+        click.echo(clean(describe_wait(each), 2 * LONGEST_MESSAGE))
     show_unread(found.unread)
     if unknown and not found.unread:
         fail(unknown)
     is_unknown = bool(found.addresses) and all(each.state is AddressState.UNKNOWN for each in found.addresses)
     if is_unknown and not found.unread:
         fail(f"{asked} is in no range, and no reservation or FloatingIP has it")
-    end(is_wrong=False, unread=found.unread)
+    end(is_wrong=any(each.is_wrong for each in found.waits), unread=found.unread)
 
 
 def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
@@ -96,9 +103,12 @@ def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
         return ""
     if _LIKE_AN_ADDRESS.fullmatch(asked):
         return f'"{asked}" is not an IP address. Name one address, or a range, cluster or Service by its name'
+    cache = snapshot.cache
+    found = (*cache.ranges.all(), *cache.clusters.all(), *cache.floating_ips.all())
+    like = suggest(asked, (each.name for each in found))
     return (
-        f'"{asked}" was not found: no cluster, floating IP, range or Service has this name, and it is no address. '
-        "Run fipop status -o wide to see them"
+        f'"{asked}" was not found{like}: no cluster, floating IP or range has this name, no Service of it uses or '
+        "waits for an address of a range with perGuest, and it is no address. Run fipop status -o wide to see all names"
     )
 
 
@@ -115,6 +125,7 @@ async def _find(reading: Reading, asked: str, ask_guest: bool) -> tuple[Snapshot
         asked=asked,
         addresses=addresses,
         guests=tuple(guests),
+        waits=find_waits(snapshot, asked),
         unread=(*snapshot.unread, *list_unread(guests)),
         log_query=build_log_query(snapshot, asked),
     )
@@ -184,7 +195,8 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
             fail(
                 f'FloatingIPRange "{range_name}" is not known: the ranges could not be read', EXIT_INCOMPLETE
             )
-        fail(f'FloatingIPRange "{range_name}" does not exist. Run fipop status to see all')
+        like = suggest(range_name, (each.name for each in snapshot.cache.ranges.all()))
+        fail(f'FloatingIPRange "{range_name}" does not exist{like}. Run fipop status to see all')
     wanted = next((each for each in Family if each.label == family), None)
     found = report_free(snapshot, asked, wanted, count)
     if reading.show(found, ("ADDRESS",), [(each,) for each in found.addresses]) and found.free is not None:

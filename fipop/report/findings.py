@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from fipop.api import names
-from fipop.api.conditions import ConditionType, Verdict
-from fipop.api.objects import KubeObject
+from fipop.api.conditions import Condition, ConditionType, Verdict
+from fipop.api.objects import FloatingIP, KubeObject
 from fipop.guest.findings import IN_TRANSIT
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS, Resource
@@ -21,7 +21,7 @@ from fipop.operator.rollout.controller import describe_change
 from fipop.operator.rollout.plan import Phase
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.addresses import find_having
-from fipop.report.fleet import FloatingIPReport, GuestSummary
+from fipop.report.fleet import NO_STATUS, FloatingIPReport, GuestSummary
 from fipop.report.ranges import RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
@@ -34,6 +34,8 @@ MOST_ALIKE = 5
 """The most findings of one kind that are shown one by one."""
 _AWAITED = IN_TRANSIT | {"Paused", "RolloutPending", "RolloutPaused"}
 """Reasons of floating IPs that need no action."""
+_COSTS_NO_ADDRESS = frozenset({ConditionType.CONFLICT, ConditionType.DEMAND_MET})
+"""Conditions that say nothing against an address that is assigned."""
 
 
 class Severity(StrEnum):
@@ -43,11 +45,6 @@ class Severity(StrEnum):
     WARNING = "warning"
     INFO = "info"
     OK = "ok"
-
-    @property
-    def verdict(self) -> str:
-        """The word that `fipop check` has for it."""
-        return {Severity.CRITICAL: "failed", Severity.OK: "ok"}.get(self, "warning")
 
 
 class Section(StrEnum):
@@ -82,21 +79,26 @@ class Finding:
     reason: str
     message: str = ""
     advice: str = ""
+    condition: str = ""
+    """The type of the condition that it is about; "" for none."""
+    since: datetime | None = None
+    """Since when the condition has this status."""
 
     @property
     def is_wrong(self) -> bool:
         """Whether something should be done about it."""
         return self.severity in (Severity.CRITICAL, Severity.WARNING)
 
-    def to_fields(self) -> dict[str, str]:
+    def to_fields(self) -> dict[str, object]:
         """Return the fields of the JSON of both commands."""
         return {
             "severity": self.severity.value,
-            "verdict": self.severity.verdict,
             "section": self.subject.section,
             "kind": self.subject.kind,
             "name": self.subject.name,
+            "condition": self.condition,
             "reason": self.reason,
+            "since": self.since,
             "message": self.message,
             "advice": self.advice,
         }
@@ -160,6 +162,7 @@ def judge(
     yield from _judge_overrides(snapshot)
     yield from _judge_rollout(snapshot)
     yield from _judge_ranges(snapshot, tuple(ranges))
+    yield from _judge_other_conditions(snapshot)
     yield from _judge_addresses(snapshot)
     yield from _judge_keys(snapshot)
     for each in guests:
@@ -263,7 +266,7 @@ def _judge_rollout(snapshot: Snapshot) -> Iterator[Finding]:
         for one in each.status.conditions:
             is_blocked = one.is_true and one.reason.startswith(("Chart", "ReleaseFailed"))
             if is_blocked and one.type in (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY):
-                advice = f"kubectl -n {snapshot.installation.namespace} describe configmap kube-fip-config"
+                advice = "Correct the source of the chart, its credential, or the options kubevipChart…"
                 yield point(_OPERATOR, Severity.WARNING, "RolloutBlocked", one.message, advice)
                 return
 
@@ -282,6 +285,15 @@ def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterat
             free = f"{each.whole.free} of {each.whole.total} addresses are free" if each.whole else ""
             found.append(point(subject, Severity.OK, each.state, free))
         yield from found
+
+
+def _judge_other_conditions(snapshot: Snapshot) -> Iterator[Finding]:
+    """Judge the conditions of ranges beside Ready and Conflict, which `_judge_range` computes as the operator does."""
+    for each in snapshot.cache.ranges.all():
+        subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
+        for one in each.status.conditions:
+            if one.type not in (ConditionType.READY, ConditionType.CONFLICT) and not one.is_good:
+                yield judge_condition(subject, each, one, snapshot.now)
 
 
 def _judge_range(subject: Subject, each: RangeReport, remedy: str) -> Iterator[Finding]:
@@ -348,8 +360,7 @@ def _kubectl(verb: str, resource: Resource, found: KubeObject) -> str:
 
 
 def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]:
-    name, guests = summary.cluster or summary.id, frozenset((summary.id,))
-    subject = Subject(section=f"guest {name}", kind="Guest", name=name, guests=guests)
+    subject = _describe_guest(summary.id, summary.cluster)
     if summary.reachable is not None:
         message = f"guest cluster {summary.id} answered the operator's last visit"
         severity, reason = Severity.OK, "Reachable"
@@ -359,17 +370,22 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
         advice = "Check in Rancher that the guest cluster runs and that its agent is connected"
         yield point(subject, severity, reason, message, advice)
     for each in summary.floating_ips:
-        full_name = f"{each.floating_ip.namespace}/{each.floating_ip.name}"
-        about = Subject(section=subject.section, kind="FloatingIP", name=full_name, guests=guests)
-        yield _judge_floating_ip(about, each, snapshot.now)
+        yield from (judge_floating_ip(each, one, snapshot.now) for one in (each.ready, *each.wrong))
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
-        yield _judge_lack(snapshot, subject, summary)
+        yield judge_lack(snapshot, summary)
 
 
-def _judge_lack(snapshot: Snapshot, subject: Subject, summary: GuestSummary) -> Finding:
+def _describe_guest(guest_id: str, cluster: str, *, kind: str = "Guest", name: str = "") -> Subject:
+    shown = cluster or guest_id
+    return Subject(section=f"guest {shown}", kind=kind, name=name or shown, guests=frozenset((guest_id,)))
+
+
+def judge_lack(snapshot: Snapshot, summary: GuestSummary) -> Finding:
     """Judge that a guest cluster that is opted in has no floating IP: kube-vip is not installed there."""
+    subject = _describe_guest(summary.id, summary.cluster)
     message, severity = f"guest cluster {subject.name} is opted in and has no FloatingIP", Severity.WARNING
-    may_create = snapshot.installation.settings.may_create_floating_ips
+    options = snapshot.installation
+    may_create = options.has_settings and options.settings.may_create_floating_ips
     if any(snapshot.now - each.created < PENDING_GRACE or each.is_deleting for each in summary.clusters):
         severity = Severity.INFO
     elif any(each.is_imported for each in summary.clusters):
@@ -381,15 +397,38 @@ def _judge_lack(snapshot: Snapshot, subject: Subject, summary: GuestSummary) -> 
     return point(subject, severity, "NoFloatingIP", message, advice)
 
 
-def _judge_floating_ip(subject: Subject, each: FloatingIPReport, now: datetime) -> Finding:
-    """Judge a floating IP by its condition Ready, as the operator wrote it."""
-    found, ready = each.floating_ip, each.ready
-    is_young = now - (ready.last_transition_time or found.created) < PENDING_GRACE
-    severity, message = Severity.CRITICAL, ready.message
-    if ready.is_true:
-        severity, message = Severity.OK, f"the FloatingIP holds {', '.join(found.status.addresses)}"
-    elif found.paused or ready.reason in _AWAITED or (ready.status is Verdict.UNKNOWN and is_young):
-        severity = Severity.INFO
-    elif found.status.addresses and (ready.status is Verdict.UNKNOWN or ready.reason == "GuestNotFound"):
-        severity = Severity.WARNING  # the address is held; no guest cluster gets it yet
-    return point(subject, severity, ready.reason, message, _kubectl("describe", FLOATING_IPS, found))
+def judge_floating_ip(each: FloatingIPReport, one: Condition, now: datetime) -> Finding:
+    """Judge a condition of a floating IP, in the section of its guest cluster."""
+    found, name = each.floating_ip, "/".join(each.floating_ip.key)
+    if one.type == ConditionType.READY and one.is_good:
+        one = replace(one, message=f"the FloatingIP holds {', '.join(found.status.addresses)}")
+    subject = _describe_guest(found.namespace, each.cluster, kind="FloatingIP", name=name)
+    return judge_condition(subject, found, one, now)
+
+
+def judge_condition(subject: Subject, found: KubeObject, one: Condition, now: datetime) -> Finding:
+    """Judge any condition of any object. Its message has the remedy: only one of an unknown type needs an advice."""
+    text, advice = one.message, ""
+    if one.type != ConditionType.READY or not text:
+        text = ": ".join(filter(None, (f"{one.type} is {one.status}", text)))
+    if one.is_good is None:
+        advice = "Use the version of fipop that wrote it: this one does not know conditions of this type"
+    elif one is NO_STATUS:
+        advice = "Read the log of the operator"
+    judged = point(subject, _grade(found, one, now), one.reason or one.type, text, advice)
+    return replace(judged, condition=one.type, since=one.last_transition_time or found.created)
+
+
+def _grade(found: KubeObject, one: Condition, now: datetime) -> Severity:
+    """Return how much a condition matters."""
+    if one.is_good is not False:
+        return Severity.OK if one.is_good else Severity.INFO
+    is_young = now - (one.last_transition_time or found.created) < PENDING_GRACE
+    is_open = one.status is Verdict.UNKNOWN
+    is_paused = isinstance(found, FloatingIP) and found.paused
+    if is_paused or one.reason in _AWAITED or (is_open and is_young):
+        return Severity.INFO
+    has_address = isinstance(found, FloatingIP) and found.status.addresses
+    if one.type in _COSTS_NO_ADDRESS or (has_address and (is_open or one.reason == "GuestNotFound")):
+        return Severity.WARNING  # an address is held; no guest cluster gets it yet
+    return Severity.CRITICAL

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
 from fipop.api.objects import FloatingIP, ReleaseStatus
+from fipop.operator.addresses.status import NO_ADDRESS
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.snapshot import Snapshot
 
-_NO_STATUS = Condition(
+NO_STATUS = Condition(
     type=ConditionType.READY,
     status=Verdict.UNKNOWN,
     reason="NoStatus",
@@ -28,9 +29,25 @@ class FloatingIPReport:
 
     @property
     def wrong(self) -> tuple[Condition, ...]:
-        """The conditions that are not True, without Ready, which sums them up."""
-        found = self.floating_ip.status.conditions
-        return tuple(each for each in found if not each.is_true and each.type != ConditionType.READY)
+        """The conditions beside Ready that are not as they should be, or of a type that is not known, each once.
+
+        Ready repeats the first one that it sums up. Without an address, all else of the guest cluster waits for it.
+        """
+        found: dict[tuple[str, str], Condition] = {}
+        for each in (self.ready, *self.floating_ip.status.conditions):
+            is_told = each.reason == NO_ADDRESS.reason and found
+            if not each.is_good and not is_told:
+                found.setdefault((each.reason, each.message or each.type), each)
+        return tuple(each for each in found.values() if each.type != ConditionType.READY)
+
+    @property
+    def blocker(self) -> Condition | None:
+        """Why it waits for an address, as the condition Ready; None if it does not wait."""
+        status = self.floating_ip.status
+        found = find_condition(status.conditions, ConditionType.ALLOCATED)
+        if found is None:
+            return None if status.addresses or self.ready.is_good else self.ready
+        return None if found.is_good else replace(found, type=ConditionType.READY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +58,6 @@ class GuestSummary:
     cluster: str
     clusters: tuple[ProvisioningCluster, ...]
     floating_ips: tuple[FloatingIPReport, ...]
-
-    @property
-    def opted_in(self) -> bool:
-        """Whether its label opts it in."""
-        return any(each.opted_in for each in self.clusters)
 
     @property
     def reachable(self) -> bool | None:
@@ -67,7 +79,7 @@ def report_floating_ips(snapshot: Snapshot) -> tuple[FloatingIPReport, ...]:
         FloatingIPReport(
             floating_ip=each,
             cluster=snapshot.cluster_of(each.namespace, each.cluster or ""),
-            ready=find_condition(each.status.conditions, ConditionType.READY) or _NO_STATUS,
+            ready=find_condition(each.status.conditions, ConditionType.READY) or NO_STATUS,
         )
         for each in snapshot.cache.floating_ips.all()
     )

@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 SCHEMA_REVISIONS = {
     FLOATING_IP_RANGES.full_name: 8,
-    FLOATING_IPS.full_name: 6,
+    FLOATING_IPS.full_name: 7,
     FLOATING_IP_RESERVATIONS.full_name: 3,
 }
 """The revisions of our CRDs that this version knows."""

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fipop.api import names
-from fipop.api.conditions import Verdict
+from fipop.api.conditions import ConditionType, Verdict, find_condition
+from fipop.api.objects import WaitingStatus
 from fipop.report.addresses import find_namespaces
-from fipop.report.findings import BIND_VIEWER, Finding, Severity, Subject, by_section, judge, point
+from fipop.report.findings import (
+    BIND_VIEWER,
+    Finding,
+    Severity,
+    Subject,
+    by_section,
+    judge,
+    judge_floating_ip,
+    judge_lack,
+    point,
+)
 from fipop.report.fleet import FloatingIPReport, GuestSummary, report_floating_ips, report_guests
 from fipop.report.ranges import RangeReport, report_ranges
+from fipop.report.rendering import moment
 from fipop.report.snapshot import SCHEMA_REVISIONS, Kind, Snapshot
+from fipop.texts import suggest
 
 Counts = Mapping[str, int | None]
 
@@ -109,8 +122,49 @@ def _judge_missing(snapshot: Snapshot, name: str) -> Finding:
     if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
         message = "the guest cluster is not known: not all clusters and floating IPs could be read"
         return point(subject, Severity.INFO, "Unknown", message, BIND_VIEWER)
-    message = "no guest cluster has this id or name"
+    like = suggest(name, (each.name for each in snapshot.cache.clusters.all()))
+    message = f"no guest cluster has this id or name{like}"
     return point(subject, Severity.WARNING, "NotFound", message, "Run fipop status -o wide to see all")
+
+
+# What waits
+
+
+def find_waits(snapshot: Snapshot, asked: str) -> tuple[Finding, ...]:
+    """Return what waits for an address in the guest clusters that a name stands for, or as the Service of this name."""
+    namespaces, floating_ips = find_namespaces(snapshot, asked), report_floating_ips(snapshot)
+    found: list[Finding] = []
+    for each in floating_ips:
+        is_asked = each.floating_ip.namespace in namespaces
+        if is_asked and each.blocker is not None:
+            found.append(judge_floating_ip(each, each.blocker, snapshot.now))
+        services = _find_waiting_services(snapshot, each)
+        found += (one for one in services if is_asked or one.subject.name == asked)
+    for guest in report_guests(snapshot, floating_ips):
+        if guest.id in namespaces and not guest.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
+            found.append(judge_lack(snapshot, guest))
+    return tuple(found)
+
+
+def _find_waiting_services(snapshot: Snapshot, each: FloatingIPReport) -> Iterator[Finding]:
+    """Yield the Services that wait, as the status of the oldest floating IP of their guest cluster shows them."""
+    status = each.floating_ip.status
+    unmet = find_condition(status.conditions, ConditionType.DEMAND_MET)
+    if unmet is None or unmet.is_good:
+        return
+    found, waiting = judge_floating_ip(each, unmet, snapshot.now), status.waiting or WaitingStatus()
+    for one in waiting.services:
+        subject = replace(found.subject, kind="Service", name=one.name)
+        yield replace(found, subject=subject, since=one.since or found.since)
+    if len(waiting.services) < max(waiting.count, 1):
+        name = f"of guest cluster {each.cluster or each.floating_ip.namespace}"
+        yield replace(found, subject=replace(found.subject, kind="Another Service", name=name))
+
+
+def describe_wait(found: Finding) -> str:
+    """Return since when and why something waits, as sentences."""
+    since = f" since {moment(found.since)}" if found.since is not None else ""
+    return f"{found.subject} waits{since}, because of {found.reason}: {found.message}"
 
 
 def _render_operator(snapshot: Snapshot) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -28,11 +27,9 @@ from fipop.settings.values import (
     RolloutType,
     parse_chart_values,
 )
-from fipop.texts import clean
+from fipop.texts import clean, suggest
 
 MAX_SHOWN = 100
-_LIKENESS = 0.85
-"""How alike two names are that differ in one letter; a shorter one than `logLevel` would need less."""
 
 _IMAGE_TAG = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})")
 _LOSES_ADDRESSES = (((1, 0, 1), (1, 0, 3)), ((1, 2, 0), (1, 2, 2)))
@@ -218,13 +215,10 @@ def parse_settings(data: Mapping[str, str], last_good: Settings) -> tuple[Settin
 
 def find_unknown(data: Mapping[str, str]) -> tuple[str, ...]:
     """Return a clause for each name that is no option, with the option that it is like."""
-    known = {name.lower(): name for name in OPTIONS}
-    found = []
-    for name in sorted(data.keys() - OPTIONS.keys()):
-        like = get_close_matches(name.lower(), known, n=1, cutoff=_LIKENESS)
-        question = f' (did you mean "{known[like[0]]}"?)' if like else ""
-        found.append(f'option "{clean(name, MAX_SHOWN)}" is unknown{question}')
-    return tuple(found)
+    return tuple(
+        f'option "{clean(name, MAX_SHOWN)}" is unknown{suggest(name, OPTIONS)}'
+        for name in sorted(data.keys() - OPTIONS.keys())
+    )
 
 
 def settings_data(settings: Settings) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from fipop.api.conditions import ConditionType
-from fipop.api.objects import FloatingIP, ServicesStatus
+from fipop.api.objects import FloatingIP, ServicesStatus, WaitingStatus
 from fipop.guest.findings import Finding
 
 
@@ -20,14 +20,20 @@ class DemandReport:
     oldest: str
     """The floating IP that says whether the demand is met."""
     finding: Finding
+    waiting: WaitingStatus | None = None
+    """Who waits, if the demand is not met."""
 
     def is_shown_by(self, floating_ip: FloatingIP) -> bool:
         """Return whether the status of a floating IP says this already."""
         of_demand = (each for each in floating_ip.status.conditions if each.type == ConditionType.DEMAND_MET)
         shown = [(each.status, each.reason, each.message) for each in of_demand]
         found = (self.finding.verdict, self.finding.reason, self.finding.message)
-        wanted = [found] if floating_ip.name == self.oldest else []
-        return shown == wanted and floating_ip.status.services == self.services.get(floating_ip.name)
+        is_oldest, status = floating_ip.name == self.oldest, floating_ip.status
+        return (shown, status.waiting, status.services) == (
+            [found] if is_oldest else [],
+            self.waiting if is_oldest else None,
+            self.services.get(floating_ip.name),
+        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -299,6 +299,10 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "status.services.names maxItems": of(["a/b"] * 8, ["a/b"] * 9, "Too many"),
         "status.services.names[] maxLength": longest(512),
         "status.services.count minimum": of(0, -1, "greater than or equal to 0"),
+        "status.waiting.services maxItems": of([{"name": "a/b"}] * 16, [{"name": "a/b"}] * 17, "Too many"),
+        "status.waiting.services[].name maxLength": longest(512),
+        "status.waiting.services[].since format": of(TIME, "then", "date-time"),
+        "status.waiting.count minimum": of(0, -1, "greater than or equal to 0"),
         **conditions(),
     },
     "FloatingIPReservation": {

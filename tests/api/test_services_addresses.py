@@ -55,7 +55,8 @@ async def test_services_that_wait_get_floating_ips_which_go_when_no_service_uses
     async def is_told() -> bool:
         found = await there.read("web")
         assert condition(found, "DemandMet").get("reason") == "LimitReached", found["status"]
-        return "default/two" in condition(found, "DemandMet")["message"]
+        waiting = [each["name"] for each in found["status"]["waiting"]["services"]]
+        return "default/two" in condition(found, "DemandMet")["message"] and "default/two" in waiting
 
     await eventually(lambda: pool_has(first, second), seconds=PATIENCE_SECONDS, what="a second address")
     await eventually(is_told, seconds=REPORT_SECONDS, what="what limits it")

@@ -88,6 +88,13 @@ async def test_a_guest_cluster_gets_no_more_floating_ips_than_the_range_allows_a
         f'Range "pool" allows guest cluster "cluster-{A}" no more FloatingIPs (maxAllocate)'
     )
     assert "Services wait: default/web-4, default/web-5." in message
+    waiting = fleet.floating_ip(A, FIRST)["status"]["waiting"]
+    assert [each["name"] for each in waiting["services"]] == ["default/web-4", "default/web-5"]
+    assert (waiting["count"], all(each["since"] for each in waiting["services"])) == (2, True)
+    for number in range(6):
+        fleet.guests[A].remove_service(f"web-{number}")
+    await fleet.pass_time(2 * SOON)
+    assert "waiting" not in fleet.floating_ip(A, FIRST)["status"]
 
 
 async def test_spare_floating_ips_are_made_before_a_service_waits() -> None:
@@ -192,6 +199,8 @@ async def test_a_full_range_is_told_by_the_oldest_floating_ip_and_served_once_th
     fleet = await with_services(3, iprange="10.0.0.10-10.0.0.11")
     assert made(fleet) == [FIRST, SECOND, THIRD]
     assert fleet.condition(A, "DemandMet", FIRST) == ("False", "RangeFull")
+    (waiting,) = fleet.floating_ip(A, FIRST)["status"]["waiting"]["services"]
+    assert waiting["name"] == "default/web-2"
     fleet.change_range(iprange="10.0.0.10-10.0.0.12")
     await fleet.pass_time(180)
     assert addresses_of(fleet, "web-2") == ["10.0.0.12"]

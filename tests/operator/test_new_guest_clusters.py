@@ -124,8 +124,13 @@ async def test_a_floating_ip_in_a_namespace_of_no_guest_cluster_is_told_so() -> 
     fleet = Fleet()
     fleet.add_range(clusterSelector={"matchLabels": {}})
     await fleet.start(leader_election=False)
+    fleet.add_guest(A)
     fleet.ask("default", range_name="")
+    fleet.ask(f"Cluster-{A}", range_name="")
     await fleet.pass_time(5)
+    question = f'(did you mean "{A}", that of cluster "cluster-{A}"?)'
+    assert question in fleet.message(f"Cluster-{A}", "Allocated")
+    assert "did you mean" not in fleet.message("default", "Allocated")
     for kind in ("Allocated", "GuestConfigured"):
         assert fleet.condition("default", kind) == ("False", "GuestNotFound")
         assert 'Namespace "default" belongs to no guest cluster' in fleet.message("default", kind)

@@ -112,9 +112,12 @@ async def test_a_floating_ip_without_a_matching_range_waits_for_one() -> None:
     fleet = await started(blue={"iprange": X, "clusterSelector": BLUE})
     fleet.ask(A, range_name="")
     fleet.ask(C, range_name="late")
+    fleet.ask(C, name="typo", range_name="bleu")
     await fleet.settle()
     assert fleet.condition(A)[0] == "False"
-    assert fleet.condition(C) == ("False", "RangeNotFound")
+    assert fleet.condition(C) == fleet.condition(C, name="typo") == ("False", "RangeNotFound")
+    assert 'Range "bleu" does not exist (did you mean "blue"?).' in fleet.message(C, name="typo")
+    fleet.give_up(C, "typo")
     fleet.label_guest(A, net="blue")
     fleet.add_range("late", "10.2.0.10")
     await fleet.settle()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.texts import clean, is_namespace, is_object_name, is_release_name
+from fipop.texts import clean, is_namespace, is_object_name, is_release_name, sentence
 
 
 @given(st.text(), st.integers(min_value=1, max_value=50))
@@ -35,6 +35,29 @@ def test_whatever_is_cleaned_is_printable_and_short(text: str, limit: int) -> No
 )
 def test_characters_that_rewrite_a_screen_are_shown_as_such(text: object, shown: str) -> None:
     assert clean(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("clause", "shown"),
+    [
+        ("the range is full", "The range is full."),
+        ("range: it is full.", "Range: it is full."),
+        ("did you mean that?", "Did you mean that?"),
+        ("empty", "Empty."),
+        ("", ""),
+        ('"x" is no range', '"x" is no range.'),
+        # The case of a name counts.
+        ("config/fleet.yaml is not a file", "config/fleet.yaml is not a file."),
+        ("kubeconfig.yaml cannot be read", "kubeconfig.yaml cannot be read."),
+        ("spec.iprange must be set", "spec.iprange must be set."),
+        ("kubevipUpdate must be a boolean", "kubevipUpdate must be a boolean."),
+        ("kube-vip is missing", "kube-vip is missing."),
+        ("fipop is idle", "fipop is idle."),
+        ("c-m-1/web waits", "c-m-1/web waits."),
+    ],
+)
+def test_a_clause_becomes_a_sentence_and_a_name_stays_as_it_is(clause: str, shown: str) -> None:
+    assert sentence(clause) == shown
 
 
 def test_what_is_cut_says_so() -> None:

@@ -83,7 +83,7 @@ def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
     namespace = floating_ip.namespace
     cluster = choose_cluster(cache.guest_clusters(namespace), cache.management.get("", namespace))
     if cluster is None:
-        return GuestBinding(cluster=None, blocker=describe_stranger(namespace))
+        return GuestBinding(cluster=None, blocker=describe_stranger(floating_ip, cache.clusters.all()))
     if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:
         message = (
             f'Annotation {names.ANNOTATION_CLUSTER} must be "{cluster.name}", the cluster of namespace {namespace}: it '

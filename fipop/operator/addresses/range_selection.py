@@ -19,6 +19,7 @@ from fipop.rancher.matching import (
 )
 from fipop.state.cache import ClusterCache
 from fipop.state.claims import address_of, read_addresses
+from fipop.texts import suggest
 
 MOST_NAMED = 3
 """How many ranges that do not serve a guest cluster a message names."""
@@ -68,7 +69,8 @@ def find_range(
     if floating_ip.range is not None:
         named = cache.ranges.get("", floating_ip.range)
         if named is None:
-            message = f'Range "{floating_ip.range[:253]}" does not exist. Create it, or name another.'
+            like = suggest(floating_ip.range, (each.name for each in cache.ranges.all()))
+            message = f'Range "{floating_ip.range[:253]}" does not exist{like}. Create it, or name another.'
             return Blocker(reason="RangeNotFound", message=message)
         return named
     status = floating_ip.status
@@ -85,7 +87,7 @@ def find_range(
         message = f'Range "{earlier[0][:253]}" of this address does not exist. {remedy}'
         return Blocker(reason="RangeNotFound", message=message)
     if guest is None and not cache.guest_clusters(floating_ip.namespace):
-        return describe_stranger(floating_ip.namespace)
+        return describe_stranger(floating_ip, cache.clusters.all())
     if guest is None:
         message = (
             f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet, or its "

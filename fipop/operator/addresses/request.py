@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,8 +10,9 @@ from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.errors import AddressOutOfRangeError, IpamError
+from fipop.rancher.objects import ProvisioningCluster
 from fipop.state.claims import address_of
-from fipop.texts import sentence
+from fipop.texts import find_alike, sentence
 
 BOTH = (Family.IPV4, Family.IPV6)
 
@@ -145,11 +146,17 @@ def _describe_held(address: Address, holder: str) -> Blocker:
     return Blocker(reason="AddressInUse", message=message)
 
 
-def describe_stranger(namespace: str) -> Blocker:
-    """Return the blocker for a floating IP outside the namespaces of guest clusters."""
+def describe_stranger(floating_ip: FloatingIP, clusters: Iterable[ProvisioningCluster]) -> Blocker:
+    """Return the blocker for a floating IP outside the namespaces of guest clusters.
+
+    It is for the cluster that it names, or its namespace has the name of the cluster instead of its id.
+    """
+    known = {each.name: each.cluster_name for each in clusters if each.cluster_name}
+    like = find_alike(floating_ip.cluster or floating_ip.namespace, known)
+    question = f' (did you mean "{known[like]}", that of cluster "{like}"?)' if like else ""
     message = (
-        f'Namespace "{namespace}" belongs to no guest cluster: no Cluster names it in status.clusterName. Create the '
-        "FloatingIP in the namespace of a guest cluster."
+        f'Namespace "{floating_ip.namespace}" belongs to no guest cluster{question}: no Cluster names it in '
+        "status.clusterName. Create the FloatingIP in the namespace of a guest cluster."
     )
     return Blocker(reason="GuestNotFound", message=message)
 

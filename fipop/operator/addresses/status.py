@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus, ServicesStatus
+from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus, ServicesStatus, WaitingStatus
 from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.guest.findings import LEAVING, Finding, GuestObservation
 from fipop.guest.helm.charts import Role
@@ -77,7 +77,7 @@ class StatusBuilder:
         odd = (*floating_ip.oddities, *(binding.cluster.oddities if binding.cluster is not None else ()))
         conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
         conditions.insert(0, _ready(conditions))
-        services, demand = self._describe_services(floating_ip)
+        services, waiting, demand = self._describe_services(floating_ip)
         conditions += demand
         first = next(iter(decision.holds), None)
         generation = floating_ip.metadata.generation
@@ -87,6 +87,7 @@ class StatusBuilder:
             address_space=first.space if first else None,
             guest=guest,
             services=services,
+            waiting=waiting,
             conditions=merge_conditions(
                 floating_ip.status.conditions,
                 [replace(condition, observed_generation=generation) for condition in conditions],
@@ -116,19 +117,20 @@ class StatusBuilder:
 
     def _describe_services(
         self, floating_ip: FloatingIP
-    ) -> tuple[ServicesStatus | None, Sequence[Condition]]:
-        """Return which Services use it, and whether those of its guest cluster have what they wait for."""
+    ) -> tuple[ServicesStatus | None, WaitingStatus | None, Sequence[Condition]]:
+        """Return which Services use it, which of its guest cluster wait, and whether these have what they wait for."""
         record = self.guests.state(floating_ip.namespace).demand
         if not record.is_followed:
-            return None, ()
+            return None, None, ()
         if record.report is None or floating_ip.name not in record.unshown:
             of_demand = (
                 each for each in floating_ip.status.conditions if each.type == ConditionType.DEMAND_MET
             )
-            return floating_ip.status.services, tuple(of_demand)
-        is_oldest = record.report.oldest == floating_ip.name
-        conditions = [_condition(ConditionType.DEMAND_MET, record.report.finding)] if is_oldest else []
-        return record.report.services.get(floating_ip.name), conditions
+            return floating_ip.status.services, floating_ip.status.waiting, tuple(of_demand)
+        report, services = record.report, record.report.services.get(floating_ip.name)
+        if report.oldest != floating_ip.name:
+            return services, None, ()
+        return services, report.waiting, (_condition(ConditionType.DEMAND_MET, report.finding),)
 
     def _describe_rivals(self, floating_ip: FloatingIP, decision: Decision) -> str:
         """Return which other guest clusters use an address that the floating IP holds, as sentences."""

@@ -10,17 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 from fipop.api import names
 from fipop.api.codec import write
 from fipop.api.conditions import Verdict
 from fipop.api.objects import (
+    EPOCH,
     FloatingIP,
     FloatingIPRange,
     FloatingIPSpec,
     PerGuest,
     ServicesStatus,
+    WaitingService,
+    WaitingStatus,
     digest_spec,
 )
 from fipop.boundary import loop_time
@@ -35,7 +39,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.operator.addresses.decision import bind_guest
 from fipop.operator.configuration import Configuration
-from fipop.operator.demand.plan import Seen, Want, judge_demand, plan_floating_ips
+from fipop.operator.demand.plan import MET, Seen, Want, judge_demand, plan_floating_ips
 from fipop.operator.guests.duties import is_paused
 from fipop.operator.guests.kubeconfigs import read_access
 from fipop.operator.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip
@@ -54,7 +58,9 @@ REPORT_SECONDS = 60.0
 """The time between two changes of what floating IPs say of Services."""
 GATE_SECONDS = 5.0
 MOST_NAMED = 8
-"""How many Services the status of a floating IP names."""
+"""How many Services that use a floating IP its status names."""
+MOST_WAITING = 16
+"""How many Services that wait the status of the oldest floating IP names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +160,7 @@ class DemandController:
                 finding = Finding(verdict=Verdict.FALSE, reason=WRITE_REFUSED, message=error.explain())
             raise
         finally:
-            self._report(record, seen, finding)
+            self._report(record, seen, finding, plan.waiting)
         if plan.lets_go is not None:
             await self._let_go(plan.lets_go)
 
@@ -195,7 +201,9 @@ class DemandController:
             idle_seconds={uid: loop_time() - since for uid, since in state.demand.idle_since.items()},
         )
 
-    def _report(self, record: DemandRecord, seen: Seen, finding: Finding) -> None:
+    def _report(
+        self, record: DemandRecord, seen: Seen, finding: Finding, waiting: Sequence[ServiceUse]
+    ) -> None:
         """Have the floating IPs say which Services use them, and whether the demand is met; not every moment."""
         used: dict[str, ServicesStatus] = {}
         for each in seen.floating_ips:
@@ -205,7 +213,14 @@ class DemandController:
                 used[each.name] = ServicesStatus(names=tuple(users[:MOST_NAMED]), count=len(users))
         if loop_time() - record.reported_at < REPORT_SECONDS:
             return
-        record.report = DemandReport(services=used, oldest=seen.floating_ips[0].name, finding=finding)
+        now = self.client.server_now()
+        named = tuple(_name_waiting(each, now) for each in waiting[:MOST_WAITING])
+        record.report = DemandReport(
+            services=used,
+            oldest=seen.floating_ips[0].name,
+            finding=finding,
+            waiting=WaitingStatus(services=named, count=len(waiting)) if named and finding != MET else None,
+        )
         news = [each for each in seen.floating_ips if not record.report.is_shown_by(each)]
         if news:
             record.unshown, record.reported_at = {each.name for each in news}, loop_time()
@@ -257,6 +272,14 @@ def build_floating_ip(guest: Guest, range_name: str, want: Want, *, overwrites: 
         "metadata": {"name": want.name, "namespace": guest.id, "annotations": annotations},
         "spec": write(spec),
     }
+
+
+def _name_waiting(service: ServiceUse, now: datetime) -> WaitingService:
+    """Return how a status shows a Service that waits. The times are those of the guest cluster, which can be any."""
+    since = service.since
+    is_time = since is not None and EPOCH <= since <= now + timedelta(days=1)
+    shown = since.astimezone(UTC).replace(microsecond=0) if since is not None and is_time else None
+    return WaitingService(name=str(service), since=shown)
 
 
 def _range_of(floating_ip: FloatingIP) -> str:

@@ -50,6 +50,8 @@ class Plan:
     """The names of the floating IPs that Services use, or wait for."""
     unserved: tuple[Want, ...] = ()
     """What is not made, for Services."""
+    waiting: tuple[ServiceUse, ...] = ()
+    """The Services for which there is no floating IP that has an address."""
     limit: str = ""
     """The field of the range that forbids it."""
 
@@ -80,7 +82,7 @@ class Seen:
 
 def plan_floating_ips(seen: Seen) -> Plan:
     """Return which floating IPs to make, and which one to let go."""
-    wants, busy = _find_wants(seen)
+    wants, busy, waiting = _find_wants(seen)
     per_guest, number = seen.per_guest, len(seen.floating_ips)
     spare = [each for each in seen.floating_ips if each.name not in busy and not each.spec.service_namespace]
     if "global" not in seen.foreign_pools:
@@ -93,6 +95,7 @@ def plan_floating_ips(seen: Seen) -> Plan:
         lets_go=None if makes else _find_idle(seen, busy, spares=len(spare)),
         busy=frozenset(busy),
         unserved=unserved,
+        waiting=waiting,
         limit=limit if unserved else "",
     )
 
@@ -118,8 +121,11 @@ def judge_demand(seen: Seen, plan: Plan, range_name: str) -> Finding:
     return MET
 
 
-def _find_wants(seen: Seen) -> tuple[list[Want], set[str]]:
-    """Return what Services want beside the floating IPs that there are, and the names of those that are busy."""
+def _find_wants(seen: Seen) -> tuple[list[Want], set[str], tuple[ServiceUse, ...]]:
+    """Return what Services want beside the floating IPs that there are, and the names of those that are busy.
+
+    And the Services that wait: those for which there is no floating IP that has an address.
+    """
     in_use = {address: each for each in seen.services for address in each.addresses}
     free: defaultdict[str, list[tuple[str, Family]]] = defaultdict(list)
     busy, named = set(), set[Address]()
@@ -141,15 +147,19 @@ def _find_wants(seen: Seen) -> tuple[list[Want], set[str]]:
     for addresses in gone.values():
         service = in_use[addresses[0]]
         wants.append(Want(service=service, namespace=find_namespace(service), addresses=tuple(addresses)))
-    waiting = [each for each in seen.services if each.lacking]
-    for service in sorted(waiting, key=lambda each: (each.since or EPOCH, str(each))):
+    without = {each.name for each in seen.floating_ips if not each.status.addresses}
+    waiting: list[ServiceUse] = []
+    needy = [each for each in seen.services if each.lacking]
+    for service in sorted(needy, key=lambda each: (each.since or EPOCH, str(each))):
         namespace = find_namespace(service)
         if not seen.foreign_pools.isdisjoint({service.namespace, namespace or "global"}):
             continue  # no floating IP would help
-        lacking = _take(free[namespace], busy, service)
+        lacking, taken = _take(free[namespace], busy, service)
         if lacking:
             wants.append(Want(service=service, namespace=namespace, families=lacking))
-    return wants, busy
+        if lacking or taken & without:
+            waiting.append(service)
+    return wants, busy, tuple(waiting)
 
 
 def _expect(seen: Seen, floating_ip: FloatingIP) -> tuple[Family, ...]:
@@ -158,9 +168,14 @@ def _expect(seen: Seen, floating_ip: FloatingIP) -> tuple[Family, ...]:
     return request.wanted(seen.families, frozenset()) if isinstance(request, Request) else ()
 
 
-def _take(free: list[tuple[str, Family]], busy: set[str], service: ServiceUse) -> tuple[Family, ...]:
-    """Take free addresses for a Service, first of busy floating IPs. Return the families that it still needs."""
-    missing = []
+def _take(
+    free: list[tuple[str, Family]], busy: set[str], service: ServiceUse
+) -> tuple[tuple[Family, ...], set[str]]:
+    """Take free addresses for a Service, first of busy floating IPs.
+
+    Return the families that it still needs, and the names of the floating IPs.
+    """
+    missing, taken = [], set[str]()
     for family in service.lacking:
         fitting = (each for each in free if each[1] is family)
         found = min(fitting, key=lambda each: each[0] not in busy, default=None)
@@ -169,8 +184,9 @@ def _take(free: list[tuple[str, Family]], busy: set[str], service: ServiceUse) -
         else:
             free.remove(found)
             busy.add(found[0])
+            taken.add(found[0])
     is_content = service.is_flexible and len(missing) < len(service.lacking)
-    return () if is_content else tuple(missing)
+    return () if is_content else tuple(missing), taken
 
 
 def _admit(seen: Seen, wants: Sequence[Want]) -> tuple[tuple[Want, ...], str]:

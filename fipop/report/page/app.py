@@ -30,7 +30,8 @@ from fipop.report.maps import draw_map
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind
-from fipop.report.status import StatusReport
+from fipop.report.status import StatusReport, describe_wait, find_waits
+from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -67,34 +68,44 @@ class Page:
     def build_app(self) -> web.Application:
         """Return the server. All paths are flat, because links are relative."""
         routes: dict[str, Handler] = {
-            "/": self._guard(self._overview),
-            "/range": self._guard(self._range),
-            "/floating-ips": self._guard(self._floating_ips),
-            "/guests": self._guard(self._guests),
-            "/search": self._guard(self._search),
+            "/": self._overview,
+            "/range": self._range,
+            "/floating-ips": self._floating_ips,
+            "/guests": self._guests,
+            "/search": self._search,
             "/healthz": self._healthz,
         }
         for name, kind in _STATIC.items():
             routes[f"/{name}"] = _serve_static(name, kind)
-        app = web.Application()
+
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            is_rebound = is_local_host(request.remote or "") and not is_local_host(request.host)
+            if is_rebound and request.path != "/healthz":  # a probe can come from a proxy beside it
+                return web.Response(
+                    status=421, text="Open this page as http://localhost or http://127.0.0.1.\n"
+                )
+            try:
+                return await handler(request)
+            except web.HTTPNotFound:
+                return self._fail(404, "Not found", "This page does not exist")
+            except web.HTTPException:
+                raise
+            except FipopError as error:
+                logger.warning("Could not show the web UI", extra={"error": str(error)})
+                return self._fail(502, "Could not read the cluster", str(error))
+            except Exception:
+                logger.exception("Could not build a page of the web UI", extra={"path": request.path})
+                return self._fail(500, "Could not build this page", "The log of fipop web has the cause")
+
+        app = web.Application(middlewares=[guard])
         app.on_response_prepare.append(_add_headers)
         for path, handler in routes.items():
             app.router.add_get(path, handler)
         return app
 
-    def _guard(self, answer: Callable[[web.Request], Awaitable[web.Response]]) -> Handler:
-        async def handle(request: web.Request) -> web.Response:
-            if is_local_host(request.remote or "") and not is_local_host(request.host):
-                return web.Response(
-                    status=421, text="Open this page as http://localhost or http://127.0.0.1.\n"
-                )
-            try:
-                return await answer(request)
-            except FipopError as error:
-                logger.warning("Could not show the web UI", extra={"error": str(error)})
-                return self._render("error.html", status=502, problem=str(error))
-
-        return handle
+    def _fail(self, status: int, title: str, problem: str) -> web.Response:
+        return self._render("error.html", status=status, title=title, problem=sentence(problem))
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -108,9 +119,7 @@ class Page:
             found,
             problems=problems[:PAGE_ROWS],
             hidden=len(found.problems) if len(problems) < len(found.problems) else 0,
-            waiting=[each for each in found.floating_ips if not each.floating_ip.status.addresses][
-                :PAGE_ROWS
-            ],
+            waiting=[each for each in found.floating_ips if each.blocker is not None][:PAGE_ROWS],
             without=[each for each in found.guests if is_known and not each.floating_ips][:PAGE_ROWS],
             are_ranges_read=found.snapshot.is_read(Kind.RANGES),
         )
@@ -120,12 +129,13 @@ class Page:
         name = request.query.get("name", "")
         report = next((each for each in found.ranges if each.name == name), None)
         if report is None:
-            return self._show("missing.html", found, status=404, what=f'range "{name}"')
+            why = "does not exist" if found.snapshot.is_read(Kind.RANGES) else "could not be read"
+            return self._fail(404, "Not found", f'range "{name}" {why}')
         try:
             block = request.query.get("block", "")
             drawn = draw_map(found.snapshot, name, block) if found.snapshot.is_counted else None
         except ValueError:
-            return self._show("missing.html", found, status=404, what="block of this range")
+            return self._fail(404, "Not found", f'range "{name}" has no such block')
         return self._show(
             "range.html", found, range=report, map=drawn, **_cut(report_all(found.snapshot, name))
         )
@@ -146,14 +156,13 @@ class Page:
         found = await self._snapshots.get()
         asked = request.query.get("q", "").strip()[:253]
         answers = tuple(islice(_search(found, asked), MOST_FOUND)) if asked else ()
-        return self._show("search.html", found, asked=asked, answers=answers, most=MOST_FOUND)
+        waits = find_waits(found.snapshot, asked)[:MOST_FOUND] if asked else ()
+        return self._show("search.html", found, asked=asked, answers=answers, waits=waits, most=MOST_FOUND)
 
-    def _show(
-        self, template: str, found: StatusReport, *, status: int = 200, **values: object
-    ) -> web.Response:
-        return self._render(template, status=status, report=found, **values)
+    def _show(self, template: str, found: StatusReport, **values: object) -> web.Response:
+        return self._render(template, status=200, report=found, **values)
 
-    def _render(self, template: str, *, status: int = 200, **values: object) -> web.Response:
+    def _render(self, template: str, *, status: int, **values: object) -> web.Response:
         text = self._templates.get_template(template).render(**values)
         return web.Response(status=status, text=text, content_type="text/html", charset="utf-8")
 
@@ -169,6 +178,7 @@ def build_environment() -> jinja2.Environment:
     )
     environment.filters["moment"] = moment
     environment.filters["services"] = describe_services
+    environment.filters["wait"] = describe_wait
     environment.filters["change"] = describe_change
     environment.filters["age"] = lambda span: age(span.total_seconds()) if isinstance(span, timedelta) else ""
     return environment

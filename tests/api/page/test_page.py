@@ -251,7 +251,7 @@ async def test_the_overview_begins_with_problems_and_names_whoever_waits(page: T
     assert tops == sorted(tops)
     text = await page.run("document.getElementById('problems').parentElement.innerText")
     assert "GuestUnreachable" in text
-    assert "kubectl -n default describe floatingip" in text
+    assert "the guest does not answer" in text.lower()
     waiting = "[...document.querySelectorAll('[data-waiting]')].map(each => each.dataset.waiting)"
     assert await page.run(waiting) == ["default/without"]
     assert is_quiet(page, url)

@@ -38,7 +38,7 @@ def run(monkeypatch: pytest.MonkeyPatch, run_over: Callable[..., Any]) -> Callab
 
 
 def test_only_problems_are_shown_if_that_is_asked_for(run: Callable[..., Any]) -> None:
-    assert run("--problems").stdout == "2 ok, 0 warning, 0 failed\n"
+    assert run("--problems").stdout == "2 ok, 0 info, 0 warning, 0 critical\n"
     assert GOOD.message not in run("--problems", checks=[[GOOD, BAD]]).stdout
 
 

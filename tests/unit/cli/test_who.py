@@ -37,7 +37,7 @@ def test_what_only_looks_like_an_address_is_called_none(run: Callable[..., Any],
 
 
 def test_an_empty_range_and_a_cluster_without_addresses_are_no_error(run: Callable[..., Any]) -> None:
-    without = snapshot(ranges=[POOL], clusters=[build_cluster("demo", "c-m-1")])
+    without = snapshot(ranges=[POOL], clusters=[build_cluster("demo", "c-m-1", opted_in=False)])
     for asked in ("pool", "demo"):
         result = run("who", asked, found=without)
         assert (result.exit_code, result.stdout) == (0, f"No address of {asked} is in use.\n")

@@ -61,7 +61,10 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         (("who", ""), "empty", "Name an address"),
         (("who", "nobody"), "nobody", "Run fipop status"),
         (("--context", "other", "status"), "--context", "Write options after the command"),
+        (("who", "detla"), "detla", 'did you mean "delta"?'),
         (("free", "nowhere"), "nowhere", "Run fipop status"),
+        (("free", "dul"), "dul", 'did you mean "dual"?'),
+        (("check", "--guest", "Alpha"), "Alpha", 'did you mean "alpha"?'),
         (("free", "full"), "is full", "extend spec.iprange"),
         (("free", "dual", "--count", "0"), "0", "1<=x<=10000"),
         (("free", "dual", "--family", "ipv5"), "ipv5", "is not one of"),
@@ -226,5 +229,5 @@ def assert_found(result: Result, cause: str, remedy: str) -> None:
     at = next((number for number, line in enumerate(lines) if cause in line), None)
     assert at is not None, result.stdout
     found = lines[at : at + 2]
-    assert found[0].startswith(("×", "‼"))
+    assert found[0].startswith(("×", "‼", "i "))
     assert any(remedy in line for line in found), found

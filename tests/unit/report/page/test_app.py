@@ -8,8 +8,12 @@ import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestServer
 
+from fipop.api.conditions import Verdict
+from fipop.report.maps import CellState
 from fipop.report.page.app import Page, build_environment, is_local_host
 from fipop.report.page.snapshots import Snapshots
+from fipop.report.snapshot import Snapshot
+from tests.unit.report.every_state import ADDRESSES, ASKED, CASES, CONDITIONS, FLEETS, RANGE_CASES
 from tests.unit.report.page.pages import Cluster
 
 
@@ -127,3 +131,101 @@ def test_every_template_escapes() -> None:
         source, _, _ = environment.loader.get_source(environment, name)  # type: ignore[union-attr]
         assert "|safe" not in source.replace(" ", "")
         assert "autoescape" not in source
+
+
+# Whatever there is in a fleet
+
+
+async def read_pages(found: Snapshot, *paths: str) -> dict[str, tuple[int, str]]:
+    """Return the status and the text of each page over a fleet."""
+
+    async def read() -> Snapshot:
+        return found
+
+    async with (
+        TestServer(Page(Snapshots(read)).build_app()) as server,
+        aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session,
+    ):
+        pages = {}
+        for path in paths:
+            async with session.get(path) as answer:
+                pages[path] = answer.status, await answer.text()
+    return pages
+
+
+@pytest.mark.parametrize("name", FLEETS)
+async def test_every_page_shows_every_fleet(name: str) -> None:
+    found = FLEETS[name]
+    ranges = [f"/range?name={each.name}" for each in found.cache.ranges.all()]
+    pages = await read_pages(
+        found,
+        *("/", "/?all=1", "/floating-ips", "/guests", "/guests?reachable=no", "/search"),
+        *(f"/floating-ips?ready={each.value}" for each in Verdict),
+        *(f"/search?q={each}" for each in ASKED),
+        *(*ranges, *(f"{each}&block=10.7.7.0/24" for each in ranges)),
+    )
+    assert {
+        path: status for path, (status, text) in pages.items() if status != 200 or "<nav" not in text
+    } == {}
+
+
+async def test_each_condition_that_is_wrong_is_on_the_overview_and_on_the_pages_of_its_objects() -> None:
+    pages = await read_pages(CONDITIONS, "/?all=1", "/guests", "/floating-ips")
+    (_, overview), *others = pages.values()
+    wrong = {each for each in CASES if not each.is_good}
+    assert {each for each in wrong if each.message not in overview} == set()
+    # The page of a guest cluster shows Ready by its reason, and these pages show PAGE_ROWS rows.
+    shown = {each for each in wrong if each.type != "Ready" and each.reason}
+    for _, text in others:
+        assert {each for each in shown if f"{each.type}={each.status}" not in text} == set()
+    assert {each.message for each in RANGE_CASES} <= set(
+        re.findall(r"Message \d+ has the remedy\.", overview)
+    )
+
+
+async def test_the_map_has_a_cell_of_each_state() -> None:
+    pages = await read_pages(
+        ADDRESSES, *(f"/range?name={each.name}" for each in ADDRESSES.cache.ranges.all())
+    )
+    cells = {each for _, text in pages.values() for each in re.findall(r'class="cell ([a-z-]+)" href', text)}
+    outside = {
+        each for _, text in pages.values() for each in re.findall(r'class="cell (outside)" title', text)
+    }
+    assert cells | outside == set(CellState)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "sentence"),
+    [
+        ("/nothing", 404, "This page does not exist."),
+        ("/range?name=nowhere", 404, "Range &#34;nowhere&#34; does not exist."),
+        ("/range?name=states&block=1.2.3.4/5", 404, "Range &#34;states&#34; has no such block."),
+    ],
+)
+async def test_what_is_not_there_is_a_sentence_with_the_navigation(
+    path: str, status: int, sentence: str
+) -> None:
+    ((found, text),) = (await read_pages(ADDRESSES, path)).values()
+    assert (found, f"<p>{sentence}</p>" in text, "<nav" in text) == (status, True, True)
+
+
+async def test_an_unforeseen_error_is_a_page_and_a_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster()
+    cluster.error = RuntimeError("boom")
+    app = Page(Snapshots(cluster.read)).build_app()
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{server.port}/guests") as answer,
+    ):
+        text = await answer.text()
+    assert (answer.status, "Content-Security-Policy" in answer.headers) == (500, True)
+    assert ("<nav" in text, "The log of fipop web has the cause." in text, "boom" in text) == (
+        True,
+        True,
+        False,
+    )
+    (record,) = (each for each in caplog.records if each.name.startswith("fipop"))
+    assert (record.exc_info is not None, "boom" in caplog.text) == (True, True)
