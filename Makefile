@@ -43,7 +43,7 @@ night: setup assets ## Run what takes long, one line for each part (90 minutes; 
 demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it running)
 	$(BIN)/python -m localfleet.demo $(if $(KEEP),--keep)
 
-image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, BUILD_ARGS=…)
+image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, SOURCE=URL of the repository, BUILD_ARGS=…)
 	scripts/image.sh build $(IMAGE)
 
 chart: setup ## Copy the helm chart into out/chart
