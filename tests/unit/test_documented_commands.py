@@ -51,7 +51,9 @@ def test_the_pages_show_every_command_of_people() -> None:
 
 
 def test_a_file_is_applied_so_that_a_page_can_be_followed_again() -> None:
-    assert not [page.name for page in PAGES if re.search(r"kubectl .*(create|replace) .*-f ", page.read_text())]
+    assert not [
+        page.name for page in PAGES if re.search(r"kubectl .*(create|replace) .*-f ", page.read_text())
+    ]
 
 
 def merge(base: Any, over: Any) -> Any:
