@@ -29,6 +29,14 @@ RUN /opt/fipop/bin/pip install --no-deps --no-build-isolation /src \
  && /opt/fipop/bin/pip uninstall --yes setuptools pip
 
 FROM ${RUNTIME_IMAGE}
+# scripts/image.sh passes them. SOURCE is where the repository of this commit is.
+ARG VERSION="" REVISION="" SOURCE=""
+LABEL org.opencontainers.image.title="fipop" \
+      org.opencontainers.image.description="Floating-IP operator for fleets of guest clusters under Rancher" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}"
 COPY --from=helm /out/helm /usr/local/bin/helm
 COPY --from=python /opt/fipop /opt/fipop
 COPY crds/ /usr/share/fipop/crds/

@@ -10,7 +10,7 @@ CHART  := out/chart
 export PYTHONDONTWRITEBYTECODE :=
 
 help:
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,10 +40,13 @@ test: setup ## Run the checks and all tests but the slow ones (4 minutes on 2 co
 night: setup assets ## Run what takes long, one line for each part (90 minutes; PART=name for one, LONG=1 for all there is)
 	$(BIN)/python -m tests.night $(if $(LONG),--long) $(PART)
 
-demo: setup ## Show fipop at work on a fleet of this machine (KEEP=1 leaves it running)
-	$(BIN)/python -m localfleet.demo $(if $(KEEP),--keep)
+demo: setup ## Show fipop at work on a fleet of this machine (FULL=1 shows more, KEEP=1 leaves it running)
+	$(BIN)/python -m localfleet.demo $(if $(FULL),--full) $(if $(KEEP),--keep)
 
-image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, BUILD_ARGS=…)
+demo-cluster: setup ## Add a guest cluster to the fleet of `make demo KEEP=1` (NAME=x NETWORK=vlan99)
+	$(BIN)/python -m localfleet.demo_kept "$(NAME)" "$(or $(NETWORK),vlan10)"
+
+image: ## Build the image with docker, podman or buildah (IMAGE=name:tag, SOURCE=URL of the repository, BUILD_ARGS=…)
 	scripts/image.sh build $(IMAGE)
 
 chart: setup ## Copy the helm chart into out/chart
@@ -80,4 +83,4 @@ golden: setup
 bench: setup assets
 	$(BIN)/python -m bench.$(or $(PART),ipam)
 
-.PHONY: help setup fmt check test night demo image chart release clean assets pytest wheel manifest manifest-guest golden bench
+.PHONY: help setup fmt check test night demo demo-cluster image chart release clean assets pytest wheel manifest manifest-guest golden bench

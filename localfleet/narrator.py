@@ -8,8 +8,9 @@ import aiohttp
 
 from localfleet.client import ApiClient, Json
 from localfleet.errors import ApiError
-from localfleet.observation import APPS, OURS, addresses_of, count_pods, find_condition
+from localfleet.observation import APPS, addresses_of, count_pods
 from localfleet.report import Report
+from localfleet.stack import ALL_FLOATING_IPS, RANGES, RESERVATIONS, condition
 
 Describe = Callable[[Json], str]
 _REST_SECONDS = 0.5
@@ -36,9 +37,9 @@ class Narrator:
 
     def watch_management(self, client: ApiClient) -> None:
         """Write about the objects of fipop in the management cluster."""
-        self._begin(self._follow(client, f"{OURS}/floatingips", "", _describe_floating_ip))
-        self._begin(self._follow(client, f"{OURS}/floatingipreservations", "", _describe_reservation))
-        self._begin(self._follow(client, f"{OURS}/floatingipranges", "", _describe_range))
+        self._begin(self._follow(client, ALL_FLOATING_IPS, "", _describe_floating_ip))
+        self._begin(self._follow(client, RESERVATIONS, "", _describe_reservation))
+        self._begin(self._follow(client, RANGES, "", _describe_range))
 
     def watch_guest(self, name: str, client: ApiClient) -> None:
         """Write about what a visit brings about in a guest cluster."""
@@ -79,7 +80,7 @@ def _title(found: Json) -> str:
 
 
 def _describe_floating_ip(found: Json) -> str:
-    ready, held = find_condition(found, "Ready"), ", ".join(addresses_of(found))
+    ready, held = condition(found, "Ready"), ", ".join(addresses_of(found))
     text = f"{_title(found)} holds {held}" if held else f"{_title(found)} has no address"
     if ready.get("status") == "True":
         return f"{text}, ready"
@@ -95,7 +96,7 @@ def _describe_reservation(found: Json) -> str:
 
 
 def _describe_range(found: Json) -> str:
-    ready = find_condition(found, "Ready")
+    ready = condition(found, "Ready")
     return f"{_title(found)}: {ready.get('reason', '')}" if ready else ""
 
 

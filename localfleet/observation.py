@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from localfleet.client import ApiClient, Json
+from localfleet.stack import ALL_FLOATING_IPS, RESERVATIONS
 
-OURS = "/apis/kubefip.k8s.binbash.org/v1"
 APPS = "/apis/apps/v1"
 _SECRETS = "/api/v1/secrets"
 _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
@@ -69,7 +69,7 @@ class FleetView:
 async def observe_fleet(management: ApiClient, guests: Mapping[str, ApiClient]) -> FleetView:
     """Read everything that fipop writes, and what comes of it."""
     floating_ips, reservations = await asyncio.gather(
-        management.items(f"{OURS}/floatingips"), management.items(f"{OURS}/floatingipreservations")
+        management.items(ALL_FLOATING_IPS), management.items(RESERVATIONS)
     )
     views = await asyncio.gather(*(observe_guest(client) for client in guests.values()))
     return FleetView(
@@ -126,12 +126,6 @@ def parse_metrics(text: str) -> tuple[Sample, ...]:
         for sample in found
         if sample is not None
     )
-
-
-def find_condition(found: Json | None, kind: str) -> Json:
-    """Answer a condition of an object's status; an empty one where it has none."""
-    conditions = (found or {}).get("status", {}).get("conditions") or []
-    return next((one for one in conditions if one["type"] == kind), {})
 
 
 def count_pods(workload: Json) -> tuple[int, int]:

@@ -1,7 +1,10 @@
 """What the demo writes: steps as they happen, output of commands, and checks that are counted."""
 
+import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -14,6 +17,8 @@ class Report:
 
     stream: TextIO = field(default_factory=lambda: sys.stdout)
     started: float = field(default_factory=time.monotonic)
+    silence_seconds: float = 10.0
+    """How long a wait goes on before a line names it."""
     passed: int = 0
     failed: list[str] = field(default_factory=list)
 
@@ -25,6 +30,22 @@ class Report:
         """Write what has just happened, with the time since the start."""
         elapsed = f"{time.monotonic() - self.started:6.1f} s"
         self._write(f"{self._paint(_DIM, elapsed)}  {text}")
+
+    @asynccontextmanager
+    async def wait(self, what: str) -> AsyncIterator[None]:
+        """Name what the block waits for, as often as it goes on for `silence_seconds`."""
+
+        async def name_it() -> None:
+            begun = time.monotonic()
+            while True:
+                await asyncio.sleep(self.silence_seconds)
+                self.step(f"waits for {time.monotonic() - begun:.0f} s until {what}")
+
+        task = asyncio.create_task(name_it())
+        try:
+            yield
+        finally:
+            task.cancel()
 
     def output(self, command: str, text: str) -> None:
         """Show what a command printed."""

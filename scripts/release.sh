@@ -15,6 +15,7 @@ Environment:
   BUILDER      docker, podman or buildah (default: the first one that works)
   BUILD_ARGS   arguments of the build, such as "--build-arg PYTHON_IMAGE=mirror.example/python:3.11"
   PUSH_ARGS    arguments of the push of the image
+  SOURCE       the URL of the repository, for a label of the image
   PLAIN_HTTP   1 to push the chart over HTTP, to a registry on this machine
   HELM         the program helm (default: the one that the tests use)
 
@@ -84,7 +85,8 @@ if "$helm" pull "$charts/fipop" --version "$version" --destination "$out" ${plai
     image=
 else
     step "build the chart" build_chart
-    step "build the image" scripts/image.sh build "$image"
+    # What is built from is no clone.
+    step "build the image" env REVISION="$commit" scripts/image.sh build "$image"
 fi
 step "render the manifest" scripts/manifest.sh "$helm" "$out/fipop-$version.tgz" "$out/fipop.yaml"
 step "build the wheel" build_wheel

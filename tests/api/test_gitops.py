@@ -199,7 +199,7 @@ async def test_a_manifest_that_is_applied_on_the_client_changes_nothing_either(t
 
 
 async def test_the_example_gives_what_the_page_says_and_stays_as_it_is(stack: Stack) -> None:
-    tenant = Tenant(stack=stack, number=0, namespace="c-m-4tzx8k2p")
+    tenant = Tenant(stack=stack, number=0, namespace="c-m-yt15ew7h")
     await stack.plane.create_namespace(tenant.namespace)
 
     async def apply_example(*arguments: str) -> str:

@@ -1,7 +1,10 @@
 """The Dockerfile, as far as it can be judged without building it."""
 
 import re
+import subprocess
 from fnmatch import fnmatch
+from pathlib import Path
+from string import Template
 
 import yaml
 
@@ -59,6 +62,27 @@ def test_the_image_has_the_version_of_the_chart_and_of_the_package() -> None:
     project = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert project
     assert chart["appVersion"] == project[1]
+
+
+def test_the_image_is_labelled_with_its_version_commit_license_and_repository(tmp_path: Path) -> None:
+    builder = tmp_path / "builder"
+    builder.write_text('#!/bin/sh\n[ "$1" = info ] || printf "%s\\n" "$@"\n')
+    builder.chmod(0o755)
+    env = {"PATH": "/usr/bin:/bin", "BUILDER": str(builder)}
+    env |= {"SOURCE": "https://forge.example/fipop", "REVISION": "0123abcd"}
+    script = [str(ROOT / "scripts" / "image.sh"), "build"]
+    done = subprocess.run(script, env=env, capture_output=True, text=True, check=True)
+    given = re.findall(r"^--build-arg\n(\w+)=(.*)$", done.stdout, re.MULTILINE)
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="(.*)"', DOCKERFILE))
+    chart = yaml.safe_load((ROOT / "Chart.yaml").read_text())
+    assert {name: Template(text).substitute(dict(given)) for name, text in labels.items()} == {
+        "title": "fipop",
+        "description": chart["description"],
+        "licenses": chart["annotations"]["artifacthub.io/license"],
+        "version": chart["appVersion"],
+        "revision": "0123abcd",
+        "source": "https://forge.example/fipop",
+    }
 
 
 def test_the_documented_container_finds_the_kubeconfig_of_whoever_runs_it() -> None:

@@ -50,6 +50,12 @@ def test_the_pages_show_every_command_of_people() -> None:
     assert {"status", "who", "free", "check", "adopt", "web", "rollout"} <= shown
 
 
+def test_a_file_is_applied_so_that_a_page_can_be_followed_again() -> None:
+    assert not [
+        page.name for page in PAGES if re.search(r"kubectl .*(create|replace) .*-f ", page.read_text())
+    ]
+
+
 def merge(base: Any, over: Any) -> Any:
     """Return helm values with those of a file over them."""
     if not isinstance(base, dict) or not isinstance(over, dict):

@@ -46,7 +46,7 @@ SHOWN = {
     r"-n shop\b": "-n default",
     r"\bservice web\b": "service kubernetes",
     r"\b(RANGE|guest-vlan(-\w+)?)\b": "vlan",
-    r"\b(NAMESPACE-OF-THE-GUEST|NS|c-m-abc|c-m-4tzx8k2p|c-m-ngd5hs2r|c-m-yt15ew7h)\b": "GUEST-ID",
+    r"\b(NAMESPACE-OF-THE-GUEST|NS|c-m-abc|c-m-ngd5hs2r|c-m-yt15ew7h)\b": "GUEST-ID",
     r"\b(ADDRESS|10\.0\.0\.5|10\.135\.10\.\d+)\b": "GUEST-ADDRESS",
     r"\b(fip|floatingip) (NAME|demo-vip|shop-ingress|shop-kubevip)\b": r"\1 demo-kubevip",
     r"\bcattle\.io shop\b": "cattle.io demo",
