@@ -6,6 +6,7 @@ turn the direction of a line, a megabyte instead of a word. All such texts pass 
 
 from __future__ import annotations
 
+import math
 import re
 
 LONGEST_WORD = 63
@@ -37,6 +38,11 @@ def clean(text: object, limit: int = LONGEST_MESSAGE) -> str:
 def sentence(clause: str) -> str:
     """Return a clause as a sentence: with a capital letter and, unless it is a question, a full stop; "" stays ""."""
     return clause[:1].upper() + clause[1:] + ("" if clause.endswith((".", "?")) else ".") if clause else ""
+
+
+def count_text(number: int) -> str:
+    """Return a number of addresses: exact up to those of IPv4, and a larger one as the nearest power of two, 2^64."""
+    return str(number) if number <= 1 << 32 else f"2^{round(math.log2(number))}"
 
 
 def is_namespace(text: object) -> bool:

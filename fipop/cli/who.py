@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import click
@@ -35,7 +35,7 @@ from fipop.report.guests import GuestReport, list_unread, read_guests
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
-from fipop.texts import clean
+from fipop.texts import clean, count_text
 
 _MAX_COUNT = 10_000
 _HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SERVICES", "SINCE", "REQUESTED BY")
@@ -190,9 +190,16 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
     wanted = next((each for each in Family if each.label == family), None)
     found = report_free(snapshot, asked, wanted, count)
     if reading.show(found, ("ADDRESS",), [(each,) for each in found.addresses]) and found.free is not None:
-        more = "".join(f", {number} {why}" for why, number in found.withheld.items())
-        click.echo(f"{found.free} free, {found.used} used, {found.quarantined} in quarantine{more}")
+        counts = {"free": found.free, "used": found.used or 0, "in quarantine": found.quarantined or 0}
+        click.echo(_sum_up(found.family, counts | found.withheld))
+        for family, usage in found.other.items():
+            counts = {"free": usage.free, "used": usage.used, "in quarantine": usage.quarantined}
+            click.echo(_sum_up(family, counts))
     show_unread(found.unread)
     if found.problem:
         fail(found.problem, EXIT_WRONG if found.free is not None else EXIT_INCOMPLETE)
     end(is_wrong=False, unread=found.unread)
+
+
+def _sum_up(family: str, counts: Mapping[str, int]) -> str:
+    return f"{family}: {', '.join(f'{count_text(number)} {what}' for what, number in counts.items())}"

@@ -31,6 +31,7 @@ from fipop.report.page.snapshots import Snapshots
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind
 from fipop.report.status import StatusReport
+from fipop.texts import count_text
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +169,7 @@ def build_environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment
+    environment.filters["amount"] = count_text
     environment.filters["services"] = describe_services
     environment.filters["change"] = describe_change
     environment.filters["age"] = lambda span: age(span.total_seconds()) if isinstance(span, timedelta) else ""
