@@ -283,10 +283,11 @@ def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterat
         found = list(_judge_range(subject, each, BIND_VIEWER if lacks_rights else "Read the checks Unread"))
         if not found:
             free = (
-                f"{count_text(usage.free)} of {count_text(usage.total)} {family} addresses are free"
+                f"{count_text(usage.free)} of {count_text(usage.total)} {family}"
                 for family, usage in each.families
             )
-            found.append(point(subject, Severity.OK, each.state, " and ".join(free)))
+            message = f"{' and '.join(free)} addresses are free"
+            found.append(point(subject, Severity.OK, each.state, message if each.families else ""))
         yield from found
 
 
@@ -303,7 +304,7 @@ def _judge_range(subject: Subject, each: RangeReport, remedy: str) -> Iterator[F
         taken = f"{usage.used + usage.quarantined} of {count_text(usage.total)} {each.family} addresses"
         message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
         if not usage.total:  # more of the same would not be assigned either
-            message, advice = each.message, edit
+            message, advice = f"the range assigns no {each.family} address: {each.lack}", edit
         yield point(subject, severity, each.state, message, advice)
     if each.reason == "HarvesterNotFound":
         yield point(subject, Severity.WARNING, each.reason, each.message, edit)

@@ -37,6 +37,8 @@ class RangeReport:
     reason: str
     message: str
     conflict: str
+    lack: str
+    """Why it assigns no address of its fullest family at all, and the remedy; "" if it assigns any."""
     notes: tuple[str, ...]
     """What of the range has no effect, or means another thing than it shows."""
 
@@ -47,9 +49,13 @@ class RangeReport:
 
     @property
     def families(self) -> tuple[tuple[str, Usage], ...]:
-        """The usage of each family that counts anything; none if it is not known."""
+        """The usage of the fullest family, and of the other if that counts anything; none if it is not known."""
         found = (Family.IPV4.label, self.ipv4), (Family.IPV6.label, self.ipv6)
-        return tuple((label, usage) for label, usage in found if usage is not None and any(usage))
+        return tuple(
+            (label, usage)
+            for label, usage in found
+            if usage is not None and (label == self.family or any(usage))
+        )
 
 
 def report_ranges(snapshot: Snapshot) -> tuple[RangeReport, ...]:
@@ -67,14 +73,15 @@ def _report(snapshot: Snapshot, found: FloatingIPRange, usage: RangeUsage | None
     families = {}
     if usage is not None and read is not None:
         counts = {Family.IPV4: usage.ipv4, Family.IPV6: usage.ipv6}
-        families = {each: counts[each] for each in sorted(read.pool.families)}
+        written = (each for each in Family if read.pool.written.of(each))
+        families = {each: counts[each] for each in read.pool.families or written}
     fullest = max(families, key=lambda each: families[each].percent, default=Family.IPV4)
     percent = families.get(fullest, Usage()).percent
     state = ready.reason
     if ready.is_true and not snapshot.is_counted:
         state = "Unknown"
     elif ready.is_true and percent >= NEARLY_FULL_PERCENT:
-        is_full = not families or any(each.free == 0 for each in families.values())
+        is_full = any(each.free == 0 for each in families.values())
         state = "Full" if is_full else "NearlyFull"
     whole, ipv4, ipv6 = usage if usage is not None and snapshot.is_counted else (None, None, None)
     return RangeReport(
@@ -94,5 +101,6 @@ def _report(snapshot: Snapshot, found: FloatingIPRange, usage: RangeUsage | None
         reason=ready.reason,
         message=ready.message,
         conflict=conflict.message,
+        lack=snapshot.cache.ledger.ranges.describe_lack(found.name, fullest) if read is not None else "",
         notes=find_ineffective(snapshot.cache, found, usage) if usage is not None else (),
     )

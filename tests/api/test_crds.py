@@ -293,7 +293,8 @@ async def test_kubectl_shows_the_documented_columns_under_the_short_names(
     capacity = {"total": 62, "used": 1, "freeIPv4": "60/62", "freeIPv6": "2^64/2^64"}
     try:
         await client.create(
-            ranges, {**RANGE, "metadata": {"name": "columns"}, "spec": {"iprange": "10.135.10.192/26,fd00::/64"}}
+            ranges,
+            {**RANGE, "metadata": {"name": "columns"}, "spec": {"iprange": "10.135.10.192/26,fd00::/64"}},
         )
         await client.patch(
             f"{ranges}/columns/status", {"status": {"capacity": capacity, "conditions": ready}}

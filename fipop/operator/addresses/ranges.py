@@ -271,6 +271,7 @@ def find_ineffective(cache: ClusterCache, found: FloatingIPRange, usage: RangeUs
     if not found.harvester_cluster and found.match_labels is None and not is_used:
         serves = "no guest cluster" if spec.restrict_to_matching else "only FloatingIPs that name it"
         notes.append(
-            f"The range serves {serves}. Set the annotation harvesterClusterName or spec.clusterSelector for others."
+            f"The range serves {serves}: it has neither the annotation harvesterClusterName nor spec.clusterSelector. "
+            "Set one to serve new guest clusters."
         )
     return tuple(notes)

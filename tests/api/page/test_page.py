@@ -302,7 +302,7 @@ async def test_keyboard_and_screen_reader_get_everything(page: Tab, url: str) ->
         (each["role"]["value"], each.get("name", {}).get("value", "")) for each in tree if "role" in each
     }
     assert ("searchbox", "Address, cluster, floating IP or Service") in named
-    assert ("meter", "usage of vlan-10") in named
+    assert ("meter", "usage of vlan-10 IPv4") in named
     assert any(role == "link" and "10.10.0.1 held" in name for role, name in named)
     assert ("main", "") in named or any(role == "main" for role, _ in named)
     nameless = [each for each in tree if each.get("role", {}).get("value") in {"link", "button"}]
