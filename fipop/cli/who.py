@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
@@ -190,16 +190,13 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
     wanted = next((each for each in Family if each.label == family), None)
     found = report_free(snapshot, asked, wanted, count)
     if reading.show(found, ("ADDRESS",), [(each,) for each in found.addresses]) and found.free is not None:
-        counts = {"free": found.free, "used": found.used or 0, "in quarantine": found.quarantined or 0}
-        click.echo(_sum_up(found.family, counts | found.withheld))
-        for family, usage in found.other.items():
-            counts = {"free": usage.free, "used": usage.used, "in quarantine": usage.quarantined}
-            click.echo(_sum_up(family, counts))
+        more = "".join(f", {count_text(number)} {why}" for why, number in found.withheld.items())
+        start = f"{found.family}: {count_text(found.free)} free"
+        click.echo(f"{start}, {found.used} used, {found.quarantined} in quarantine{more}")
+        for family, each in found.other.items():
+            start = f"{family}: {count_text(each.free)} free"
+            click.echo(f"{start}, {each.used} used, {each.quarantined} in quarantine")
     show_unread(found.unread)
     if found.problem:
         fail(found.problem, EXIT_WRONG if found.free is not None else EXIT_INCOMPLETE)
     end(is_wrong=False, unread=found.unread)
-
-
-def _sum_up(family: str, counts: Mapping[str, int]) -> str:
-    return f"{family}: {', '.join(f'{count_text(number)} {what}' for what, number in counts.items())}"

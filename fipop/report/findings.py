@@ -293,7 +293,7 @@ def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterat
 
 def _judge_range(subject: Subject, each: RangeReport, remedy: str) -> Iterator[Finding]:
     edit = f"kubectl edit floatingiprange {each.name}"
-    usage = each.fullest
+    usage = dict(each.families).get(each.family)
     if not each.ready and not each.draining:
         yield point(subject, Severity.CRITICAL, each.reason, each.message, edit)
     elif usage is None:

@@ -43,11 +43,6 @@ class RangeReport:
     """What of the range has no effect, or means another thing than it shows."""
 
     @property
-    def fullest(self) -> Usage | None:
-        """The usage of the fullest family."""
-        return self.ipv6 if self.family == Family.IPV6.label else self.ipv4
-
-    @property
     def families(self) -> tuple[tuple[str, Usage], ...]:
         """The usage of the fullest family, and of the other if that counts anything; none if it is not known."""
         found = (Family.IPV4.label, self.ipv4), (Family.IPV6.label, self.ipv6)
