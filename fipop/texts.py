@@ -6,6 +6,7 @@ turn the direction of a line, a megabyte instead of a word. All such texts pass 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -63,6 +64,11 @@ def _is_alike(name: str, known: str) -> bool:
         return False
     shorter = [{text, *(text[:at] + text[at + 1 :] for at in range(len(text)))} for text in (name, known)]
     return not shorter[0].isdisjoint(shorter[1])
+
+
+def count_text(number: int) -> str:
+    """Return a number of addresses: exact up to those of IPv4, and a larger one as the nearest power of two, 2^64."""
+    return str(number) if number <= 1 << 32 else f"2^{round(math.log2(number))}"
 
 
 def is_namespace(text: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,12 +19,13 @@ from fipop.api.oddities import FLOATING_IP_KEYS, RANGE_KEYS, find_oddities
 from fipop.ipam import addresses as ipam
 from fipop.ipam.ranges import RangeUsage
 from fipop.jsons import Json, JsonView
+from fipop.texts import count_text
 
 K = TypeVar("K", bound="KubeObject")
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 INT64_MAX = 2**63 - 1
-"""Counts in a status are int64; a larger one is clamped, and the Ready message of the range shows that."""
+"""Counts in a status are int64; a larger one is clamped, and the texts beside them show its power of two."""
 
 
 def _keep_ours(annotations: Any) -> Any:
@@ -175,10 +176,12 @@ class Usage(YamlFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity(Usage):
-    """The counts of a range."""
+    """The counts of a range, and for `kubectl get` what is free of each family of its pool: `251/254`."""
 
     ipv4: Usage = Usage()
     ipv6: Usage = Usage()
+    free_ipv4: Annotated[str | None, Field(alias="freeIPv4")] = None
+    free_ipv6: Annotated[str | None, Field(alias="freeIPv6")] = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -470,9 +473,13 @@ def build_body(reservation: FloatingIPReservation) -> Json:
     return {"metadata": metadata, "spec": write(reservation.spec)}
 
 
-def build_capacity(usage: RangeUsage) -> Capacity:
-    """Return the counts of a range as its status holds them, each at most INT64_MAX."""
+def build_capacity(usage: RangeUsage, families: Collection[ipam.Family] = ()) -> Capacity:
+    """Return the counts of a range as its status holds them, each at most INT64_MAX; columns have these families."""
     whole, ipv4, ipv6 = (
         {name: min(count, INT64_MAX) for name, count in each.counts().items()} for each in usage
     )
-    return Capacity(**whole, ipv4=Usage(**ipv4), ipv6=Usage(**ipv6))
+    free_ipv4, free_ipv6 = (
+        f"{count_text(each.free)}/{count_text(each.total)}" if family in families else None
+        for family, each in ((ipam.Family.IPV4, usage.ipv4), (ipam.Family.IPV6, usage.ipv6))
+    )
+    return Capacity(**whole, ipv4=Usage(**ipv4), ipv6=Usage(**ipv6), free_ipv4=free_ipv4, free_ipv6=free_ipv6)

@@ -28,9 +28,9 @@ from fipop.report.ranges import RangeReport
 from fipop.report.rendering import age, table
 from fipop.report.snapshot import Installation
 from fipop.report.status import Counts, StatusReport, report_status
-from fipop.texts import clean
+from fipop.texts import clean, count_text
 
-_RANGES = ("RANGE", "SPACE", "FULL", "USED", "QUARANTINED", "FREE", "TOTAL", "STATE")
+_RANGES = ("RANGE", "SPACE", "FAMILY", "FULL", "USED", "QUARANTINED", "FREE", "TOTAL", "STATE")
 _FLOATING_IPS = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", "REASON", "AGE")
 
 
@@ -46,7 +46,7 @@ def status(*, reading: Reading, namespace: str | None, wait: float, all_each: bo
         return report_status(await read_once(reading), namespace)
 
     found = run_reading(lambda: wait_until(read, _name_awaited, wait))
-    if reading.show(found, _RANGES, map(_range_row, found.ranges)):
+    if reading.show(found, _RANGES, (row for each in found.ranges for row in _range_rows(each))):
         for line in _lines(found):
             click.echo(line)
         if found.healthy is not False:
@@ -113,13 +113,14 @@ def _operator(found: StatusReport) -> str:
     return ", ".join(parts)
 
 
-def _range_row(each: RangeReport) -> tuple[str, ...]:
-    counts = ("", "", "", "")
-    if each.whole is not None:
-        whole = each.whole
-        counts = str(whole.used), str(whole.quarantined), str(whole.free), str(whole.total)
-    percent = f"{each.percent:g} %" if each.percent is not None else ""
-    return each.name, each.space, percent, *counts, f"{each.state}, Overlap" if each.conflict else each.state
+def _range_rows(each: RangeReport) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each family of a range, and one for a range whose usage is not known."""
+    state = f"{each.state}, Overlap" if each.conflict else each.state
+    for family, usage in each.families:
+        counts = usage.used, usage.quarantined, usage.free, usage.total
+        yield each.name, each.space, family, f"{usage.percent:g} %", *map(count_text, counts), state
+    if not each.families:
+        yield each.name, each.space, *[""] * 6, state
 
 
 def _wide_row(each: FloatingIPReport, now: datetime) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from fipop.report.reading import read_snapshot
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
 from fipop.report.status import describe_wait, find_waits
-from fipop.texts import LONGEST_MESSAGE, clean, suggest
+from fipop.texts import LONGEST_MESSAGE, clean, count_text, suggest
 
 _MAX_COUNT = 10_000
 _HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SERVICES", "SINCE", "REQUESTED BY")
@@ -200,8 +200,12 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
     wanted = next((each for each in Family if each.label == family), None)
     found = report_free(snapshot, asked, wanted, count)
     if reading.show(found, ("ADDRESS",), [(each,) for each in found.addresses]) and found.free is not None:
-        more = "".join(f", {number} {why}" for why, number in found.withheld.items())
-        click.echo(f"{found.free} free, {found.used} used, {found.quarantined} in quarantine{more}")
+        more = "".join(f", {count_text(number)} {why}" for why, number in found.withheld.items())
+        start = f"{found.family}: {count_text(found.free)} free"
+        click.echo(f"{start}, {found.used} used, {found.quarantined} in quarantine{more}")
+        for family, each in found.other.items():
+            start = f"{family}: {count_text(each.free)} free"
+            click.echo(f"{start}, {each.used} used, {each.quarantined} in quarantine")
     show_unread(found.unread)
     if found.problem:
         fail(found.problem, EXIT_WRONG if found.free is not None else EXIT_INCOMPLETE)

@@ -36,26 +36,30 @@ class RangeDrainingError(IpamError):
 
 
 class FamilyMissingError(IpamError):
-    """The pool has no address of the family; `families` are those that it has."""
+    """The pool has no address of the family: `lack` is why, or "" if no part of it is of that family.
 
-    def __init__(self, *, range_name: str, pool_text: str, family: str, families: tuple[str, ...]) -> None:
+    `families` are those that it has.
+    """
+
+    def __init__(
+        self, *, range_name: str, pool_text: str, family: str, families: tuple[str, ...], lack: str = ""
+    ) -> None:
         has = f"it has only {' and '.join(families)}" if families else "it has no addresses to assign"
-        super().__init__(
-            f"range {quote(range_name)} ({quote(pool_text)}) has no {family}: {has}. Extend spec.iprange of the range"
-        )
+        cause = lack or f"{has}. Extend spec.iprange of the range"
+        super().__init__(f"range {quote(range_name)} ({quote(pool_text)}) has no {family}: {cause}")
 
 
 class RangeFullError(IpamError):
-    """No address of the family is free.
+    """No address of the family is free; `lack` is why, if the range assigns none at all.
 
     The message has no counts: it is in the status of all waiting floating IPs, and each change is a write.
     """
 
-    def __init__(self, *, range_name: str, family: str) -> None:
-        super().__init__(
-            f"range {quote(range_name)} is full: every {family} address is held or in quarantine. "
-            "Delete unused FloatingIPs or extend spec.iprange"
+    def __init__(self, *, range_name: str, family: str, lack: str = "") -> None:
+        cause = lack or (
+            f"every {family} address is held or in quarantine. Delete unused FloatingIPs or extend spec.iprange"
         )
+        super().__init__(f"range {quote(range_name)} is full: {cause}")
 
 
 class AddressOutOfRangeError(IpamError):

@@ -64,7 +64,9 @@ class Pool:
     written: AddressSet = field(repr=False)
     excluded: AddressSet = field(repr=False)
     masked: tuple[str, ...] = ()
-    """What each CIDR means that was written with host bits."""
+    """What each CIDR means that was written with host bits, also as an exclusion."""
+    outside: tuple[str, ...] = ()
+    """The parts of the exclusions that have no address of the pool."""
     avoid_buggy_ips: bool = False
 
     @property
@@ -119,8 +121,9 @@ def parse_pool(
     """
     parts = tuple(parse_parts(text, "the pool"))
     _refuse_unassignable(parts)
-    excluded = union_of(parse_exclusions(tuple(exclude)))
-    bare = [part for _, _, part in parts]
+    exclusions = tuple(parse_exclusions(tuple(exclude)))
+    bare, excluded = [part for _, _, part in parts], union_of(part for _, _, part in exclusions)
+    written = union_of(bare)
     kept = (_without_ends(part) for part in bare) if skip_end_ips else iter(bare)
     addresses = union_of(kept) - excluded - _anycasts(bare)
     if avoid_buggy_ips:
@@ -129,9 +132,12 @@ def parse_pool(
     return Pool(
         text=text,
         addresses=addresses,
-        written=union_of(bare),
+        written=written,
         excluded=excluded,
-        masked=describe_masked(parts),
+        masked=describe_masked((*parts, *exclusions)),
+        outside=tuple(
+            text for _, text, part in exclusions if not written.of(part.family).meets(part.first, part.last)
+        ),
         avoid_buggy_ips=avoid_buggy_ips,
     )
 
@@ -224,12 +230,11 @@ def _refuse_unassignable(parts: Iterable[tuple[int, str, Part]]) -> None:
             raise _build_error("the pool", quoted, position, problem)
 
 
-def parse_exclusions(texts: tuple[str, ...]) -> Iterator[Part]:
-    """Yield the excluded parts."""
+def parse_exclusions(texts: tuple[str, ...]) -> Iterator[tuple[int, str, Part]]:
+    """Yield the excluded parts, as `parse_parts`."""
     _check_size(",".join(texts), "the exclusions")
     for number, text in enumerate(texts, start=1):
-        for _, _, part in parse_parts(text, f"exclusion {number}"):
-            yield part
+        yield from parse_parts(text, f"exclusion {number}")
 
 
 def _without_ends(part: Part) -> Part:
@@ -274,7 +279,7 @@ def parse_guest_pool(text: str, *, exclude: str = "", skip_end_ips: bool = False
     Raises IpamError, as `parse_pool`.
     """
     parts = [part for _, _, part in parse_parts(text, "the pool")]
-    excluded = union_of(parse_exclusions((exclude,) if exclude.strip() else ()))
+    excluded = union_of(part for _, _, part in parse_exclusions((exclude,) if exclude.strip() else ()))
     with_ends = [part for part in parts if _has_ends(part)]
     whole = union_of(part for part in parts if not _has_ends(part))
     merged = union_of(with_ends).v4

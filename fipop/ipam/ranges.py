@@ -14,6 +14,12 @@ from fipop.ipam.intervals import AddressSet
 from fipop.ipam.pool import Pool
 from fipop.ipam.walk import Walk
 
+MOST_NAMED = 5
+"""How many older ranges, or parts of a pool, a message names."""
+OVERLAP_REMEDY = (
+    "Change spec.iprange, or create the range in another addressSpace if its network is another one"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
@@ -122,11 +128,27 @@ class RangeTable:
         value = walk.find(lambda value: not is_used(Address(family, value)))
         if value is not None:
             return Address(family, value)
+        lack = self.describe_lack(name, family)
         if family in found.pool.families:
-            return errors.RangeFullError(range_name=name, family=family.label)
+            return errors.RangeFullError(range_name=name, family=family.label, lack=lack)
         families = tuple(each.label for each in found.pool.families)
         return errors.FamilyMissingError(
-            range_name=name, pool_text=found.pool.text, family=family.label, families=families
+            range_name=name, pool_text=found.pool.text, family=family.label, families=families, lack=lack
+        )
+
+    def describe_lack(self, name: str, family: Family) -> str:
+        """Return why a range assigns no address of a family of its text, and the remedy; "" if it assigns any."""
+        pool = self._ranges[name].pool
+        if not pool.written.of(family) or self.assigned(name).of(family):
+            return ""
+        if pool.addresses.of(family):
+            older = ", ".join(errors.quote(each) for each in self.older(name)[:MOST_NAMED])
+            return f"all its {family.label} addresses are those of older ranges: {older}. {OVERLAP_REMEDY}"
+        if not (pool.written - pool.excluded).of(family):
+            return f"all its {family.label} addresses are excluded. Correct spec.exclude"
+        return (
+            f"all its {family.label} addresses are excluded, ends of CIDRs, or end in .0 or .255. "
+            "Correct spec.iprange, or see skipEndIPs and avoidBuggyIPs"
         )
 
     def rewind(self) -> None:
@@ -154,6 +176,11 @@ class Usage(NamedTuple):
     def total(self) -> int:
         """The capacity: all addresses that the range assigns."""
         return self.used + self.free + self.quarantined
+
+    @property
+    def percent(self) -> float:
+        """How much is used or in quarantine, 0 to 100. What has no address at all is full."""
+        return round(100 * (self.used + self.quarantined) / self.total, 1) if self.total else 100.0
 
     def counts(self) -> dict[str, int]:
         """Return all counts by their names, the total first."""

@@ -327,11 +327,14 @@ class FreeReport:
     range: str
     space: str
     addresses: tuple[str, ...]
+    family: str
     free: int | None
     used: int | None
     quarantined: int | None
     withheld: dict[str, int]
     """The addresses of the range's text that it does not assign, by the reason."""
+    other: dict[str, Usage]
+    """The usage of the other family, if the range has one."""
     problem: str
     """Why a new guest cluster gets no address; "" if it gets one."""
     unread: tuple[Unread, ...]
@@ -343,26 +346,33 @@ def report_free(snapshot: Snapshot, found: FloatingIPRange, family: Family | Non
     read, counted = ledger.ranges.get(name), ledger.count().get(name)
     chosen = family or min(read.pool.families if read is not None else (), default=Family.IPV4)
     problem = str(ledger.problems.get(name, ""))
+    is_closed = found.spec.draining or found.is_deleting
     usage: Usage | None = Usage()
+    other: dict[str, Usage] = {}
     addresses: tuple[Address, ...] = ()
     if not snapshot.is_counted:
         usage, problem = None, problem or "the free addresses are not known: not all objects could be read"
     elif counted is not None:
-        usage = counted.ipv4 if chosen is Family.IPV4 else counted.ipv6
+        usages = {Family.IPV4: counted.ipv4, Family.IPV6: counted.ipv6}
+        if is_closed:
+            usages = {family: each._replace(free=0) for family, each in usages.items()}
+        usage = usages.pop(chosen)
+        other = {family.label: each for family, each in usages.items() if any(each)}
         following = ledger.next_free(name, chosen)
         if isinstance(following, IpamError):
             problem = str(following)
         else:
             addresses = tuple(islice(ledger.free_addresses(name, chosen), count))
-    is_closed = found.spec.draining or found.is_deleting
     return FreeReport(
         range=name,
         space=found.spec.address_space,
         addresses=tuple(map(format_address, addresses)),
-        free=None if usage is None else 0 if is_closed else usage.free,
+        family=chosen.label,
+        free=None if usage is None else usage.free,
         used=None if usage is None else usage.used,
         quarantined=None if usage is None else usage.quarantined,
         withheld=_count_withheld(read, ledger.ranges.assigned(name), chosen) if read is not None else {},
+        other=other,
         problem=problem,
         unread=snapshot.unread,
     )

@@ -16,6 +16,7 @@ from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, KubeObject
 from fipop.guest.findings import IN_TRANSIT
 from fipop.ipam.addresses import format_address
+from fipop.ipam.ranges import OVERLAP_REMEDY
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS, Resource
 from fipop.operator.rollout.controller import describe_change
 from fipop.operator.rollout.plan import Phase
@@ -26,7 +27,7 @@ from fipop.report.ranges import RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
 from fipop.report.values import find_unfitting
-from fipop.texts import sentence
+from fipop.texts import count_text, sentence
 
 PENDING_GRACE = timedelta(minutes=5)
 """How long a floating IP may wait for the operator, and an opted-in guest cluster for its floating IP."""
@@ -282,8 +283,12 @@ def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterat
         subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
         found = list(_judge_range(subject, each, BIND_VIEWER if lacks_rights else "Read the checks Unread"))
         if not found:
-            free = f"{each.whole.free} of {each.whole.total} addresses are free" if each.whole else ""
-            found.append(point(subject, Severity.OK, each.state, free))
+            free = (
+                f"{count_text(usage.free)} of {count_text(usage.total)} {family}"
+                for family, usage in each.families
+            )
+            message = f"{' and '.join(free)} addresses are free"
+            found.append(point(subject, Severity.OK, each.state, message if each.families else ""))
         yield from found
 
 
@@ -297,24 +302,26 @@ def _judge_other_conditions(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _judge_range(subject: Subject, each: RangeReport, remedy: str) -> Iterator[Finding]:
-    describe = f"kubectl describe floatingiprange {each.name}"
-    usage = each.fullest
+    edit = f"kubectl edit floatingiprange {each.name}"
+    usage = dict(each.families).get(each.family)
     if not each.ready and not each.draining:
-        yield point(subject, Severity.CRITICAL, each.reason, each.message, describe)
+        yield point(subject, Severity.CRITICAL, each.reason, each.message, edit)
     elif usage is None:
         message = "the usage of the range is not known: not all objects could be read"
         yield point(subject, Severity.INFO, "Unknown", message, remedy)
     elif each.state in ("Full", "NearlyFull"):
         severity = Severity.CRITICAL if each.state == "Full" else Severity.WARNING
-        taken = f"{usage.used + usage.quarantined} of {usage.total} {each.family} addresses"
+        taken = f"{usage.used + usage.quarantined} of {count_text(usage.total)} {each.family} addresses"
         message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
-        if not usage.total:
-            message = f"the range assigns no {each.family} address: {each.conflict or 'all are excluded'}"
+        if not usage.total:  # more of the same would not be assigned either
+            message, advice = f"the range assigns no {each.family} address: {each.lack}", edit
         yield point(subject, severity, each.state, message, advice)
     if each.reason == "HarvesterNotFound":
-        yield point(subject, Severity.WARNING, each.reason, each.message, describe)
+        yield point(subject, Severity.WARNING, each.reason, each.message, edit)
     if each.conflict:
-        yield point(subject, Severity.WARNING, "Overlap", each.conflict, describe)
+        yield point(subject, Severity.WARNING, "Overlap", each.conflict, OVERLAP_REMEDY)
+    for note in each.notes:
+        yield point(subject, Severity.INFO, "Ineffective", note, edit)
     if each.whole is not None and each.whole.out_of_range:
         held = count_of(each.whole.out_of_range, "held address", "held addresses")
         verb = "is" if each.whole.out_of_range == 1 else "are"

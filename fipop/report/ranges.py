@@ -8,7 +8,7 @@ from fipop.api.conditions import ConditionType
 from fipop.api.objects import FloatingIPRange
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import RangeUsage, Usage
-from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester
+from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester, find_ineffective
 from fipop.report.snapshot import Kind, Snapshot
 
 NEARLY_FULL_PERCENT = 90.0
@@ -16,7 +16,7 @@ NEARLY_FULL_PERCENT = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReport:
-    """One range. Counts and `percent` are None if not everything that takes addresses could be read."""
+    """One range. Counts and `percent` are None if its pool, or not everything that takes addresses, can be read."""
 
     name: str
     space: str
@@ -37,23 +37,26 @@ class RangeReport:
     reason: str
     message: str
     conflict: str
+    lack: str
+    """Why it assigns no address of its fullest family at all, and the remedy; "" if it assigns any."""
+    notes: tuple[str, ...]
+    """What of the range has no effect, or means another thing than it shows."""
 
     @property
-    def fullest(self) -> Usage | None:
-        """The usage of the fullest family."""
-        return self.ipv6 if self.family == Family.IPV6.label else self.ipv4
+    def families(self) -> tuple[tuple[str, Usage], ...]:
+        """The usage of the fullest family, and of the other if that counts anything; none if it is not known."""
+        found = (Family.IPV4.label, self.ipv4), (Family.IPV6.label, self.ipv6)
+        return tuple(
+            (label, usage)
+            for label, usage in found
+            if usage is not None and (label == self.family or any(usage))
+        )
 
 
 def report_ranges(snapshot: Snapshot) -> tuple[RangeReport, ...]:
     """Report all ranges, by name."""
     usages = snapshot.cache.ledger.count()
     return tuple(_report(snapshot, each, usages.get(each.name)) for each in snapshot.cache.ranges.all())
-
-
-def percent_of(usage: Usage) -> float:
-    """Return how full that is, 0 to 100. What has no address at all is full."""
-    taken = usage.used + usage.quarantined
-    return round(100 * taken / usage.total, 1) if usage.total else 100.0
 
 
 def _report(snapshot: Snapshot, found: FloatingIPRange, usage: RangeUsage | None) -> RangeReport:
@@ -65,23 +68,24 @@ def _report(snapshot: Snapshot, found: FloatingIPRange, usage: RangeUsage | None
     families = {}
     if usage is not None and read is not None:
         counts = {Family.IPV4: usage.ipv4, Family.IPV6: usage.ipv6}
-        families = {each: counts[each] for each in sorted(read.pool.families)}
-    fullest = max(families, key=lambda each: percent_of(families[each]), default=Family.IPV4)
-    percent = percent_of(families.get(fullest, Usage()))
+        written = (each for each in Family if read.pool.written.of(each))
+        families = {each: counts[each] for each in read.pool.families or written}
+    fullest = max(families, key=lambda each: families[each].percent, default=Family.IPV4)
+    percent = families.get(fullest, Usage()).percent
     state = ready.reason
     if ready.is_true and not snapshot.is_counted:
         state = "Unknown"
     elif ready.is_true and percent >= NEARLY_FULL_PERCENT:
-        is_full = not families or any(each.free == 0 for each in families.values())
+        is_full = any(each.free == 0 for each in families.values())
         state = "Full" if is_full else "NearlyFull"
-    whole, ipv4, ipv6 = (usage or RangeUsage()) if snapshot.is_counted else (None, None, None)
+    whole, ipv4, ipv6 = usage if usage is not None and snapshot.is_counted else (None, None, None)
     return RangeReport(
         name=found.name,
         space=found.spec.address_space,
         pool=found.spec.iprange,
         harvester_cluster=found.harvester_cluster or "",
         harvester_network=found.harvester_network or "",
-        percent=percent if snapshot.is_counted else None,
+        percent=percent if whole is not None else None,
         family=fullest.label,
         whole=whole,
         ipv4=ipv4,
@@ -92,4 +96,6 @@ def _report(snapshot: Snapshot, found: FloatingIPRange, usage: RangeUsage | None
         reason=ready.reason,
         message=ready.message,
         conflict=conflict.message,
+        lack=snapshot.cache.ledger.ranges.describe_lack(found.name, fullest) if read is not None else "",
+        notes=find_ineffective(snapshot.cache, found, usage) if usage is not None else (),
     )

@@ -21,7 +21,7 @@ RANGE: Json = {
     "apiVersion": API_VERSION,
     "kind": "FloatingIPRange",
     "metadata": {"name": "probe"},
-    "spec": {},
+    "spec": {"iprange": "10.0.0.0/24"},
 }
 FLOATING_IP: Json = {
     "apiVersion": API_VERSION,
@@ -60,6 +60,8 @@ POOLS_TAKEN = (
     "2001:db8::/64,2001:DB8:1::10-2001:db8:1::20,::1,::ffff:10.0.0.1",
     "0.0.0.0/0,::/0",
     "10.0.0.0/32",
+    "fd00:12::/64, 1::, 1:2:3:4:5:6:7::, 1:2:3:4:5:6:7:8/128, 64:ff9b::10.0.0.1, ::ffff:10.0.0.0/120",
+    "10.0.0.1-10.0.0.1,9.255.255.255 - 10.0.0.0,fd00::9-fd00::10",
 )
 POOLS_REFUSED = (
     "guest-vlan",
@@ -77,6 +79,25 @@ POOLS_REFUSED = (
     "fe80::1%eth0",
     "10.0.0.1\x00",
 )
+PARTS_REFUSED = (
+    *(
+        "fd00:12:::/64",
+        "1::2::3",
+        "12345::",
+        "1:2:3",
+        "1:2:3:4:5:6:7:8:9",
+        ":1",
+        "1::2:",
+        "10.0.0.1, fd00:1/64",
+    ),
+    *("10.0.0.0/33", "10.0.0.0/024", "10.0.0.1, 10.0.0.0 / 99", "::/129", "::/200"),
+    *("10.0.0.1-::1", "::1-10.0.0.1"),
+)
+BACKWARDS = (
+    *("10.0.0.9-10.0.0.1", "10.0.1.1-10.0.0.9", "10.0.0.1, 10.1.0.1 - 10.0.9.9", "11.0.0.0-10.255.255.255"),
+    "10.0.0.1," * 14 + "10.0.0.9-10.0.0.1",
+)
+"""Ranges of IPv4 among the first 15 parts: what fipop refuses beside these, no rule can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +156,7 @@ def capacity() -> dict[str, Constraint]:
         f"status.capacity.{family}{count} minimum": of((0, 2**63 - 1), -1, "greater than or equal to 0")
         for family in ("", "ipv4.", "ipv6.")
         for count in ("total", "used", "free", "quarantined", "outOfRange")
-    }
+    } | {f"status.capacity.{name} maxLength": longest(63) for name in ("freeIPv4", "freeIPv6")}
 
 
 def per_guest() -> dict[str, Constraint]:
@@ -169,15 +190,20 @@ LABEL_REFUSED = ("Default", "a.b", "-a", "a-", "a_b", "")
 CONSTRAINTS: dict[str, dict[str, Constraint]] = {
     "FloatingIPRange": {
         "spec.iprange maxLength": of(pool_of(65536), pool_of(65537), "Too long"),
-        "spec.iprange rule 0": of(("", " ", *POOLS_TAKEN), POOLS_REFUSED),
+        " rule 0": TWO_FIELDS,
+        "spec.iprange rule 0": of(POOLS_TAKEN, POOLS_REFUSED),
         "spec.iprange rule 1": of(
             ("0.0.0.0/8", "10.0.0.0/32", "10.0.0.0"),
             ("0.0.0.0/32", "0.0.0.0", "10.0.0.1, 0.0.0.0 / 32"),
         ),
+        "spec.iprange rule 2": of(POOLS_TAKEN, PARTS_REFUSED),
+        "spec.iprange rule 3": of(POOLS_TAKEN, BACKWARDS),
         "spec.region maxLength": longest(253),
         "spec.exclude maxItems": of([pool_of(512)] * 256, ["10.0.0.1"] * 257, "Too many"),
         "spec.exclude[] maxLength": of(pool_of(512), pool_of(513), "Too long"),
         "spec.exclude[] rule 0": of(POOLS_TAKEN, ("", *POOLS_REFUSED)),
+        "spec.exclude[] rule 1": of(POOLS_TAKEN, PARTS_REFUSED),
+        "spec.exclude[] rule 2": of(POOLS_TAKEN, BACKWARDS),
         "spec.searchOrder enum": of(("asc", "desc"), ("ascending", "ASC", ""), "Unsupported"),
         "spec.addressSpace maxLength": longest(63),
         "spec.addressSpace pattern": of(("default", "a", "0-a", LABEL_63), LABEL_REFUSED, "should match"),

@@ -166,7 +166,7 @@ async def test_objects_of_the_old_crds_keep_working(
     for kind in places:
         del bare[kind]["spec"]
         await replace_crd(management, old_crd(kind))
-    odd["FloatingIPRange"]["spec"] = {"iprange": "300.0.0.0/24"}
+    odd["FloatingIPRange"]["spec"] = {"iprange": "300.0.0.0/24,fd00:12:::/64,10.0.0.9-10.0.0.1"}
     odd["FloatingIP"]["spec"] = {"ipaddress": "300.0.0.1"}
 
     async def old_is_served() -> bool:

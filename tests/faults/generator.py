@@ -28,7 +28,8 @@ SMALL = {"r1": "10.8.0.10-10.8.0.12", "r2": "10.8.1.10-10.8.1.12"}
 OVERLAPPING = {"r1": "10.8.0.10-10.8.1.20", "r2": "10.8.0.50-10.8.1.60"}
 CONTESTED = {"r1": "10.8.0.29", "r2": "10.8.1.29"}
 """Everybody may ask for it on the way, and nobody in the end: what one had, is not free before a quarantine is over."""
-INVALID = {"r1": "10.8.0.60-10.8.0.10", "r2": "10.8.1.60-10.8.1.10"}
+INVALID = {"r1": "224.0.8.0/28", "r2": "224.0.9.0/28"}
+"""Pools that the API server takes and fipop cannot read."""
 
 
 @dataclass(slots=True)

@@ -353,7 +353,7 @@ async def _make_again(lane: Lane) -> None:
     # Who is older is told by whole seconds.
     await asyncio.sleep(1.1)
     await lane.create_range("r1", "10.5.0.10-10.5.0.20")
-    await lane.edit_range("younger", iprange="10.5.0.25-10.5.0.16")
+    await lane.edit_range("younger", iprange="224.0.5.0/28")
     await lane.edit_range("younger", iprange="10.5.0.16-10.5.0.25")
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from fipop.api.codec import write_patch
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.objects import INT64_MAX, FloatingIPRange, RangeStatus, Reported, build_capacity
+from fipop.api.objects import FloatingIPRange, RangeStatus, Reported, build_capacity
 from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError
-from fipop.ipam.addresses import format_address
+from fipop.ipam.addresses import Family, format_address
 from fipop.ipam.errors import IpamError, UnreadableSpecError
-from fipop.ipam.ranges import RangeUsage
+from fipop.ipam.ranges import MOST_NAMED, OVERLAP_REMEDY, RangeUsage
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
@@ -32,6 +32,7 @@ from fipop.runtime.workqueue import Priority, RetryAfter
 from fipop.state.cache import ClusterCache
 from fipop.state.guests import GuestDirectory
 from fipop.state.ledger import is_respecified
+from fipop.texts import count_text, sentence
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,9 @@ class RangeReconciler:
 
     async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> None:
         """Write the status of a range if it changed; what guest clusters use, at most once a minute."""
-        capacity = build_capacity(usage) if usage is not None else None
+        read = self.cache.ledger.ranges.get(found.name)
+        families = read.pool.families if read is not None else ()
+        capacity = build_capacity(usage, families) if usage is not None else None
         unknown = describe_unknown_harvester(self.cache, found)
         conditions = build_conditions(self.cache, found, usage, unknown)
         before = found.status
@@ -199,7 +202,13 @@ def build_conditions(
         message = f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.'
     else:
         status, reason = Verdict.TRUE, "HarvesterNotFound" if unknown else "Ready"
-        message = " ".join(filter(None, (describe(cache, found, usage), unknown)))
+        notes = (
+            describe_total(cache, found, usage),
+            describe_overlap(cache, found, usage, others),
+            *find_ineffective(cache, found, usage),
+            unknown,
+        )
+        message = " ".join(filter(None, notes))
     message = " ".join((message, *found.oddities))
     ready = Condition(type=ConditionType.READY, status=status, reason=reason, message=message)
     conflict = Condition(
@@ -219,11 +228,57 @@ def describe_problem(name: str, problem: IpamError | None, reason: str) -> Block
     return Blocker(reason=reason, message=f'Range "{name}" is invalid: {problem}. Correct {remedy}.')
 
 
-def describe(cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage) -> str:
-    """Return how many addresses there are, and which parts mean something else than they show."""
+def describe_total(cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage) -> str:
+    """Return how many addresses a range assigns, each family apart; of none, why."""
+    totals = {Family.IPV4: usage.ipv4.total, Family.IPV6: usage.ipv6.total}
+    parts = [f"{count_text(total)} {family.label}" for family, total in totals.items() if total]
+    if parts:
+        noun = "address" if usage.whole.total == 1 else "addresses"
+        return f'Range "{found.name}" has {" and ".join(parts)} {noun}.'
+    lacks = (cache.ledger.ranges.describe_lack(found.name, family) for family in Family)
+    return f'Range "{found.name}" has no addresses: {". ".join(filter(None, lacks))}.'
+
+
+def describe_overlap(
+    cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage, older: Sequence[str]
+) -> str:
+    """Return how many addresses of a range older ranges assign, and which; "" if none or all."""
     read = cache.ledger.ranges.get(found.name)
-    masked = read.pool.masked if read is not None else ()
-    notes = [f"{each}." for each in masked[:5]]
-    if any(count.total > INT64_MAX for count in usage):
-        notes.append(f"Counts above {INT64_MAX} are shown as that.")
-    return " ".join([f'Range "{found.name}" has {usage.whole.total} addresses.', *notes])
+    if read is None or not older or not usage.whole.total:
+        return ""
+    lost = sum(read.pool.addresses.of(family).count for family in Family) - usage.whole.total
+    names = ", ".join(f'"{each}"' for each in older[:MOST_NAMED])
+    return f"{count_text(lost)} of its addresses are those of older ranges: {names}. {OVERLAP_REMEDY}."
+
+
+def find_ineffective(cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage) -> tuple[str, ...]:
+    """Return a sentence about each part of a range that means another thing than it shows, or has no effect."""
+    ranges, spec = cache.ledger.ranges, found.spec
+    read = ranges.get(found.name)
+    if read is None:
+        return ()
+    pool = read.pool
+    notes = [
+        f"{each}. Write the network, or one address without prefix length."
+        for each in pool.masked[:MOST_NAMED]
+    ]
+    notes += [
+        f"The exclusion {each} is outside of spec.iprange and excludes nothing. Correct spec.exclude."
+        for each in pool.outside[:MOST_NAMED]
+    ]
+    # Without any address at all, that is what the range says first.
+    lacking = [family for family in Family if family not in pool.families] if pool.families else []
+    notes += filter(None, (sentence(ranges.describe_lack(found.name, family)) for family in lacking))
+    if spec.per_guest and spec.max_per_guest and spec.per_guest.max_allocate > spec.max_per_guest:
+        notes.append(
+            f"The limit spec.perGuest.maxAllocate is {spec.per_guest.max_allocate}, but spec.maxPerGuest allows a "
+            f"guest cluster only {spec.max_per_guest}. Raise maxPerGuest, or lower maxAllocate."
+        )
+    is_used = usage.whole.used or usage.whole.out_of_range
+    if not found.harvester_cluster and found.match_labels is None and not is_used:
+        serves = "no guest cluster" if spec.restrict_to_matching else "only FloatingIPs that name it"
+        notes.append(
+            f"The range serves {serves}: it has neither the annotation harvesterClusterName nor spec.clusterSelector. "
+            "Set one to serve new guest clusters."
+        )
+    return tuple(notes)

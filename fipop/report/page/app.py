@@ -31,7 +31,7 @@ from fipop.report.page.snapshots import Snapshots
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind
 from fipop.report.status import StatusReport, describe_wait, find_waits
-from fipop.texts import sentence
+from fipop.texts import count_text, sentence
 
 logger = logging.getLogger(__name__)
 
@@ -177,6 +177,7 @@ def build_environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment
+    environment.filters["amount"] = count_text
     environment.filters["services"] = describe_services
     environment.filters["wait"] = describe_wait
     environment.filters["change"] = describe_change

@@ -37,7 +37,7 @@ async def test_status_of_what_is_well(seen: Seen) -> None:
     ended = await seen.commands.run("status", "--wait", "30s")
     assert ended.code == 0, ended.out + ended.err
     lines = ended.out.splitlines()
-    assert lines[0].split()[:3] == ["RANGE", "SPACE", "FULL"]
+    assert lines[0].split()[:3] == ["RANGE", "SPACE", "FAMILY"]
     assert lines[1].startswith("vlan ")
     found = (await seen.commands.run("status", "-o", "json")).json()
     assert found["healthy"]
@@ -123,12 +123,12 @@ async def test_a_rollout_is_paused_and_resumed_with_the_rights_of_the_user(seen:
 
 
 async def test_check_tells_each_failure_with_what_to_do(seen: Seen) -> None:
-    broken = build_range("broken", "10.91.0.9-10.91.0.1", harvester="harvester-cluster1", network="vlan11")
+    broken = build_range("broken", "224.0.91.0/28", harvester="harvester-cluster1", network="vlan11")
     await seen.stack.client.create(RANGES, broken)
     try:
         ended = await seen.commands.run("check")
         assert ended.code == 1
-        assert "kubectl describe floatingiprange broken" in ended.out
+        assert "kubectl edit floatingiprange broken" in ended.out
         waited = await seen.commands.run("check", "--wait", "1s")
         assert waited.code == 1
     finally:

@@ -85,3 +85,14 @@ def test_a_range_that_could_not_be_read_is_not_called_missing(run: Callable[...,
 def test_the_name_of_a_range_tells_all_that_is_held_from_it(run: Callable[..., Any]) -> None:
     result = run("who", "pool")
     assert (result.exit_code, A in result.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+def test_free_counts_each_family_of_a_range_apart(run: Callable[..., Any], family: str) -> None:
+    dual = build_range("dual", "10.0.0.1-10.0.0.9,fd00::/64", exclude=["fd00::1"])
+    found = snapshot(ranges=[dual], reservations=[build_reservation("10.0.0.5", range_name="dual")])
+    lines = run("free", "dual", "--count", "1", "--family", family, found=found).stdout.splitlines()
+    assert lines[1] == {"IPv4": "10.0.0.1", "IPv6": "fd00::2"}[family]
+    first, second = (line.split(", ") for line in sorted(lines[2:]))
+    assert first[:3] == ["IPv4: 8 free", "1 used", "0 in quarantine"]
+    assert second[:3] == ["IPv6: 2^64 free", "0 used", "0 in quarantine"]

@@ -130,7 +130,15 @@ def test_a_missing_family_is_told_apart_from_a_full_range() -> None:
 def test_a_range_that_is_all_excluded_has_no_addresses() -> None:
     error = Network(lan("10.0.0.1", exclude=("10.0.0.1",))).next()
     assert isinstance(error, FamilyMissingError)
-    assert "it has no addresses to assign" in str(error)
+    assert "all its IPv4 addresses are excluded. Correct spec.exclude" in str(error)
+
+
+def test_a_range_that_older_ranges_cover_names_them_and_is_not_to_be_extended() -> None:
+    network = Network(lan("10.0.0.1-10.0.0.4", age_days=1), lan("10.0.0.2", name="young"))
+    error = network.next("young")
+    assert isinstance(error, RangeFullError)
+    assert 'those of older ranges: "lan"' in str(error)
+    assert "extend" not in str(error)
 
 
 def test_a_draining_range_assigns_nothing_until_it_drains_no_more() -> None:

@@ -30,7 +30,8 @@ def floating(name: str, *conditions: Json, **status: object) -> Json:
     return build_floating_ip(name, status={**held_by(["10.0.0.5"]), "conditions": list(conditions), **status})
 
 
-POOL = build_range("pool", "10.0.0.1-10.0.0.10")
+EVERY = {"matchLabels": {}}
+POOL = build_range("pool", "10.0.0.1-10.0.0.10", clusterSelector=EVERY)
 WEB = floating("web", condition("True", "Ready"))
 
 
@@ -149,20 +150,81 @@ def test_ranges_that_are_full_overlap_or_cannot_be_read() -> None:
     assert problems(reservations=held(10)) == {"Full": "critical"}
     assert problems(ranges=[build_range("pool", "nonsense")]) == {"Invalid": "critical"}
     assert problems(ranges=[]) == {"NoRange": "info"}
-    twin = build_range("twin", "10.0.0.1-10.0.0.12", created="2026-02-01T00:00:00Z")
+    later = {"created": "2026-02-01T00:00:00Z", "clusterSelector": EVERY}
+    twin = build_range("twin", "10.0.0.1-10.0.0.12", **later)
     assert problems(ranges=[POOL, twin]) == {"Overlap": "warning"}
     draining = build_range("pool", "10.0.0.1", draining=True)
     assert problems(ranges=[draining], reservations=[build_reservation("10.0.0.1")]) == {}
 
 
 def test_a_range_of_both_families_is_as_full_as_its_fullest() -> None:
-    dual = build_range("pool", "10.0.0.1-10.0.0.10,fd00::/64")
+    dual = build_range("pool", "10.0.0.1-10.0.0.10,fd00::/64", clusterSelector=EVERY)
     (found,) = [
         each for each in findings(snapshot(ranges=[dual], reservations=held(10))) if each.reason == "Full"
     ]
     assert found.severity is Severity.CRITICAL
     assert "10 of 10 IPv4" in found.message
     assert problems(ranges=[dual], reservations=held(8)) == {}
+
+
+@pytest.mark.parametrize(
+    ("pool", "spec", "cause"),
+    [
+        ("10.0.0.1-10.0.0.9", {"created": "2026-02-01T00:00:00Z"}, 'older ranges: "pool"'),
+        ("10.9.0.1", {"exclude": ["10.9.0.0/24"]}, "all its IPv4 addresses are excluded"),
+        ("10.9.0.0", {}, "end in .0 or .255"),
+    ],
+)
+def test_a_range_without_any_address_is_full_and_not_to_be_extended(
+    pool: str, spec: dict[str, Any], cause: str
+) -> None:
+    found = findings(snapshot(ranges=[POOL, build_range("twin", pool, clusterSelector=EVERY, **spec)]))
+    (full,) = [each for each in found if each.reason == "Full"]
+    assert cause in full.message
+    assert "extend" not in f"{full.message} {full.advice}".lower()
+    assert not any("Extend" in each.advice for each in found)
+
+
+@pytest.mark.parametrize(
+    ("pool", "spec", "told"),
+    [
+        ("10.9.7.0/24", {"exclude": ["10.9.8.1"]}, ["10.9.8.1 is outside of spec.iprange"]),
+        ("10.9.7.0/24", {"exclude": ["10.9.7.1-10.9.7.9"]}, []),
+        ("10.9.7.0/24", {"exclude": ["10.9.7.5/28"]}, ["10.9.7.5/28 means 10.9.7.0/28"]),
+        ("10.9.1.5/24", {}, ["10.9.1.5/24 means 10.9.1.0/24"]),
+        ("10.9.1.1,fd00::1", {"exclude": ["fd00::1"]}, ["All its IPv6 addresses are excluded"]),
+        ("10.9.1.1", {"maxPerGuest": 2, "perGuest": {"maxAllocate": 3}}, ["maxAllocate is 3"]),
+        ("10.9.1.1", {"maxPerGuest": 3, "perGuest": {"maxAllocate": 3}}, []),
+        ("10.9.1.1", {"clusterSelector": None}, ["only FloatingIPs that name it"]),
+        ("10.9.1.1", {"clusterSelector": None, "restrictToMatching": True}, ["serves no guest cluster"]),
+    ],
+)
+def test_what_of_a_range_has_no_effect_is_told_in_its_condition_and_its_findings(
+    pool: str, spec: dict[str, Any], told: list[str]
+) -> None:
+    fields = {key: value for key, value in ({"clusterSelector": EVERY} | spec).items() if value is not None}
+    found = snapshot(ranges=[build_range("pool", pool, **fields)])
+    (shown,) = report_status(found).ranges
+    notes = [each for each in findings(found) if each.reason == "Ineffective"]
+    assert (shown.ready, len(notes), {each.severity for each in notes} - {Severity.INFO}) == (
+        True,
+        len(told),
+        set(),
+    )
+    for text, note in zip(told, notes, strict=True):
+        assert text in note.message
+        assert note.message in shown.message
+        assert note.advice == "kubectl edit floatingiprange pool"
+
+
+def test_a_range_whose_addresses_floating_ips_hold_needs_no_selector() -> None:
+    pool = build_range("pool", "10.0.0.1-10.0.0.10")
+    assert problems(ranges=[pool], floating_ips=[WEB], reservations=[build_reservation("10.0.0.5")]) == {}
+
+
+def test_a_range_that_cannot_be_read_shows_no_usage() -> None:
+    (shown,) = report_status(snapshot(ranges=[build_range("pool", "nonsense")])).ranges
+    assert (shown.percent, shown.whole, shown.families, shown.state) == (None, None, (), "Invalid")
 
 
 def test_a_harvester_cluster_that_rancher_does_not_know_is_told_with_those_it_knows() -> None:

@@ -288,7 +288,8 @@ def test_status_check_metrics_and_web_ui_count_ranges_alike(server: Server, worl
     book = world.book
     _, status = server.run(world, "status")
     (page,) = server.page(world, "/")
-    rows = dict(re.findall(r'data-range="([^"]+)" data-free="([^"]*)"', page))
+    cells = re.findall(r'data-range="([^"]+)" data-family="([^"]*)" data-free="([^"]*)"', page)
+    rows = {(name, family): free for name, family, free in cells}
     assert {each["what"] for each in status["unread"]} >= unread_of(world)
     if not world.may_read(FLOATING_IP_RANGES):
         assert status["ranges"] == []
@@ -296,20 +297,20 @@ def test_status_check_metrics_and_web_ui_count_ranges_alike(server: Server, worl
         assert "NoRange" not in {each["reason"] for each in status["problems"]}
         return
     told = {each["name"]: each for each in status["ranges"]}
-    assert set(told) == set(rows) == {each["metadata"]["name"] for each in world.ranges}
+    assert set(told) == {name for name, _ in rows} == {each["metadata"]["name"] for each in world.ranges}
     is_counted = world.may_read(FLOATING_IP_RESERVATIONS, FLOATING_IPS)
     for each in world.ranges:
         name = each["metadata"]["name"]
         if not is_counted:
             assert (told[name]["percent"], told[name]["whole"]) == (None, None)
-            assert rows[name] == ""
+            assert rows[name, ""] == ""
             continue
         assert told[name]["percent"] == book.percent(each)
         for family, version in (("ipv4", 4), ("ipv6", 6)):
             wanted = book.usage(each, version)
             wanted["total"] = wanted["used"] + wanted["quarantined"] + wanted["free"]
             assert told[name][family] == dict(wanted)
-        assert rows[name] == str(told[name]["whole"]["free"])
+            assert rows.get((name, f"IPv{version}"), "0") == str(wanted["free"])
     if is_counted:
         assert full_ranges(status) == {
             each["metadata"]["name"]

@@ -13,8 +13,10 @@ from fipop.report.maps import CellState
 from fipop.report.page.app import Page, build_environment, is_local_host
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.snapshot import Snapshot
+from tests.harness.objects import build_range, build_reservation
 from tests.unit.report.every_state import ADDRESSES, ASKED, CASES, CONDITIONS, FLEETS, RANGE_CASES
 from tests.unit.report.page.pages import Cluster
+from tests.unit.report.snapshots import snapshot
 
 
 @pytest_asyncio.fixture
@@ -122,6 +124,29 @@ async def test_the_rollout_shows_its_phase_and_the_names_of_whoever_failed(addre
         text = (await answer.text()).partition('id="rollout"')[2]
     assert "Stopped" in text
     assert 'q=c-m-2">shop</a>' in text
+
+
+async def test_each_family_of_a_range_has_a_row_and_a_large_number_is_a_power_of_two() -> None:
+    ranges = [build_range("dual", "10.0.0.1-10.0.0.10,fd00::/64"), build_range("broken", "nonsense")]
+
+    async def read() -> Snapshot:
+        return snapshot(ranges=ranges, reservations=[build_reservation("10.0.0.5", range_name="dual")])
+
+    async with TestServer(Page(Snapshots(read)).build_app()) as server, aiohttp.ClientSession() as session:
+
+        async def show(path: str) -> str:
+            async with session.get(f"http://127.0.0.1:{server.port}{path}") as answer:
+                return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", await answer.text()))
+
+        overview, dual, broken = [
+            await show(each) for each in ("/", "/range?name=dual", "/range?name=broken")
+        ]
+    assert "dual default IPv4 10.0 % 10.0 % 1 0 9 10 Ready" in overview
+    assert "dual default IPv6 0.0 % 0.0 % 0 0 2^64 2^64 Ready" in overview
+    assert "broken default unknown Invalid" in overview
+    assert "IPv4: 10.0 % 10.0 % 1 used, 0 in quarantine, 9 free of 10." in dual
+    assert "IPv6: 0.0 % 0.0 % 0 used, 0 in quarantine, 2^64 free of 2^64." in dual
+    assert "100" not in broken
 
 
 def test_every_template_escapes() -> None:
