@@ -23,8 +23,6 @@ from localfleet.processes import Process
 
 NAMESPACE = "kube-fip"
 RELEASE = "fipop"
-_DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
-_CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _TOKEN_SECONDS = 24 * 3600
 ENDED = 1
 """The exit code of an operator that only a new process can go on from; the last line of its log says why."""
@@ -45,6 +43,8 @@ class Installation:
     environment: Mapping[str, str] = field(default_factory=dict)
     program: Path | None = None
     """What runs as the operator; None: the one of this checkout."""
+    namespace: str = NAMESPACE
+    release: str = RELEASE
 
     async def install(self) -> None:
         """Install the chart of this repository, with `settings` as the defaults of kube-fip-config."""
@@ -55,7 +55,7 @@ class Installation:
             **{f"settings.{name}": value for name, value in self.settings.items()},
         }
         await self.helm.run(
-            *("install", RELEASE, chart, "--namespace", NAMESPACE, "--create-namespace"),
+            *("install", self.release, chart, "--namespace", self.namespace, "--create-namespace"),
             *("--kubeconfig", self.plane.admin_kubeconfig),
             *(argument for name, value in chosen.items() for argument in ("--set", f"{name}={value}")),
         )
@@ -71,13 +71,15 @@ class Installation:
         folder = self.folder / name
         defaults = folder / "settings-defaults"
         defaults.mkdir(parents=True)
-        mounted = await self.plane.client.get(f"{_CONFIG_MAPS}/{RELEASE}-settings-defaults")
+        config_maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        mounted = await self.plane.client.get(f"{config_maps}/{self.release}-settings-defaults")
         for option, value in mounted["data"].items():
             (defaults / option).write_text(value)
-        token = await self.plane.token_for(NAMESPACE, RELEASE, seconds=_TOKEN_SECONDS)
+        token = await self.plane.token_for(self.namespace, self.release, seconds=_TOKEN_SECONDS)
         kubeconfig = write_kubeconfig(folder / "kubeconfig", self.plane.kubeconfig_for_token(token))
         health_port = ports.reserve()
-        deployment = await self.plane.client.get(_DEPLOYMENT)
+        deployments = f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+        deployment = await self.plane.client.get(f"{deployments}/{self.release}")
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         deployed = {each["name"]: each["value"] for each in container["env"] if "value" in each}
         argv = [
@@ -101,7 +103,7 @@ class Installation:
             "PATH": f"{self.helm.program.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "HOME": str(folder),
             "TMPDIR": str(folder),
-            "POD_NAMESPACE": NAMESPACE,
+            "POD_NAMESPACE": self.namespace,
             "POD_NAME": name,
             **self.environment,
         }

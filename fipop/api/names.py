@@ -27,6 +27,9 @@ ANNOTATION_MADE = f"{GROUP}/made"
 ANNOTATION_WAITS = f"{GROUP}/waits"
 """On the Lease: which range waits for which guest cluster, and until when. One sentence a line."""
 
+ANNOTATION_LEADER_NAMESPACE = f"{GROUP}/leader-namespace"
+"""On the CRD of FloatingIPReservation: the namespace of the installation that leads this management cluster."""
+
 LABEL_OPT_IN = "kube-vip"
 """On the provisioning Cluster: a Go boolean that opts the guest in for installation."""
 

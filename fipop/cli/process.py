@@ -23,9 +23,8 @@ logger = logging.getLogger(__name__)
 
 LOOKUP_THREADS = 64
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-_SMALL_HEAP = ((_M_TRIM_THRESHOLD, 64 * 1024), (_M_MMAP_THRESHOLD, 64 * 1024), (_M_ARENA_MAX, 1))
-"""As malloc.h of glibc numbers them."""
+_SMALL_HEAP = ((-1, 64 * 1024), (-3, 64 * 1024), (-8, 1))
+"""M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX, as malloc.h of glibc numbers them, with their values."""
 
 
 async def run_until_asked(

@@ -25,6 +25,7 @@ from fipop.metrics import counters
 from fipop.metrics.gauges import Gauges, build_registry
 from fipop.operator.configuration import Configuration
 from fipop.operator.crds import find_our_age, read_crds, settle_crds
+from fipop.operator.installations import Installations
 from fipop.operator.manager import Manager
 from fipop.operator.metrics import Fleet, read_fleet, render_fleet
 from fipop.operator.predecessor import Predecessor
@@ -140,6 +141,9 @@ class Operator:
             is_loaded=lambda: self._relister.loaded.is_set(),
         )
         self._elector = self._build_elector() if options.leader_election else None
+        self._installations = Installations(
+            self._vital_client, namespace=options.namespace, clock=world.clock.boottime
+        )
         self._http: ProbeServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._folder = options.work_folder or Path(tempfile.gettempdir(), f"fipop-{secrets.token_hex(8)}")
@@ -182,7 +186,10 @@ class Operator:
         if options.health_port is not None:
             registry = build_registry(counters.REGISTRY, Gauges(lambda: render_fleet(self._read_fleet())))
             self._http = ProbeServer(
-                self._process.why_not_ready, registry, host=options.health_host, port=options.health_port
+                lambda: self._process.why_not_ready() | self._installations.why_not_ready(),
+                registry,
+                host=options.health_host,
+                port=options.health_port,
             )
             await self._http.start()
         try:
@@ -218,12 +225,16 @@ class Operator:
 
     async def _work(self) -> None:
         """Run everything that runs at once; the first that fails ends the rest."""
+        if self._elector is None:
+            leading = [self._lead()]
+        else:
+            leading = [self._elector.lead(self._lead), self._installations.watch()]
         await self._process.run_parts(
             self._events.run(),
             self._watch(),
             self._relister.run(),
             # Last in, first out: its work stops before what it stands on.
-            self._elector.lead(self._lead) if self._elector is not None else self._lead(),
+            *leading,
             self._predecessor.watch(lambda: self._manager.is_working),
         )
 
@@ -234,7 +245,9 @@ class Operator:
         await self._world.watch({resource: each.take for resource, each in informers.items()})
 
     async def _lead(self) -> None:
-        """Work as the leader, until cancelled; not while kube-fip-operator works, whose objects those are."""
+        """Work as the leader, until cancelled; not while another installation or kube-fip-operator works."""
+        if self._elector is not None:
+            await self._installations.wait_for_lead()
         await self._predecessor.wait_gone()
         await self._manager.run(
             self._relister.refresh,
@@ -262,7 +275,7 @@ class Operator:
         )
 
     def _leads_for(self, seconds: float = 0.0) -> bool:
-        return self._elector is None or self._elector.leads_for(seconds)
+        return self._elector is None or (self._installations.leads and self._elector.leads_for(seconds))
 
     def _read_fleet(self) -> Fleet:
         since_read = self._process.since_read

@@ -194,7 +194,11 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
     leads = lease is not None and lease.holds(snapshot.now)
     if "the operator's Deployment" not in unread:
         yield _judge_pods(found, leads=leads)
-    if "the operator's Lease" not in unread and lease is not None and leads:
+    if (there := found.leader_namespace) not in ("", namespace):
+        message = f'fipop in namespace "{there}" leads, and an installation in namespace "{namespace}" waits'
+        advice = f"Use --operator-namespace {there}, or uninstall one of the two"
+        yield point(_OPERATOR, Severity.CRITICAL, "LeadsElsewhere", message, advice)
+    elif "the operator's Lease" not in unread and lease is not None and leads:
         yield point(_OPERATOR, Severity.OK, "Leading", f"replica {lease.holder} leads")
         for each in lease.waits:
             yield point(
@@ -203,10 +207,7 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
     elif "the operator's Lease" not in unread:
         what = f"Lease {names.LEASE_NAME} in namespace {namespace}"
         message = f"{what} does not exist" if lease is None else f"no pod has renewed {what} in time"
-        advice = (
-            f"kubectl -n {namespace} logs -l app.kubernetes.io/name=fipop "
-            "(for another namespace: --operator-namespace)"
-        )
+        advice = f"kubectl -n {namespace} logs -l app.kubernetes.io/name=fipop"
         yield point(_OPERATOR, Severity.CRITICAL, "NoLeader", message, advice)
     if found.predecessor_runs:
         message = "fipop is idle: kube-fip-operator still has replicas"

@@ -26,6 +26,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.operator.crds import revision_of
+from fipop.operator.installations import read_leader_namespace
 from fipop.operator.rollout.controller import parse_counts, parse_rollout
 from fipop.rancher.objects import LABEL_PROVIDER, PROVIDER_HARVESTER
 from fipop.report.snapshot import (
@@ -118,11 +119,10 @@ class SnapshotReader:
         try:
             return await read
         except ForbiddenError:
-            place = f" in {namespace}" if namespace else ""
-            right = f"{verb} {resource.full_name}{place}"
+            right = f"{verb} {resource.full_name}" + (f" in {namespace}" if namespace else "")
             self.unread.append(Unread(what=what, problem=f"missing right: {right}", forbidden=True))
         except ApiError as error:
-            if error.status in (_NO_ANSWER, HTTPStatus.UNAUTHORIZED):
+            if error.status in (0, HTTPStatus.UNAUTHORIZED):  # 0: there was no answer
                 raise
             problem = str(error)
             if error.status == HTTPStatus.NOT_FOUND:
@@ -152,9 +152,11 @@ class SnapshotReader:
         texts = read_texts(config or {})
         # As an operator that starts now: it knows no last good value.
         settings, bad = parse_settings(texts, NOTHING_KNOWN)
+        leader_namespace = next(filter(None, (read_leader_namespace(crd or {}) for crd in crds)), "")
         return Installation(
             namespace=namespace,
-            leadership=read_leadership(lease) if lease is not None else None,
+            leader_namespace=leader_namespace,
+            leadership=read_leadership(lease, leads=leader_namespace in ("", namespace)) if lease else None,
             workload=own,
             predecessor=read_workload(predecessor) if predecessor is not None else None,
             schemas={}
@@ -174,22 +176,17 @@ class SnapshotReader:
     async def _find_own(self, namespace: str) -> Workload | None:
         read = self._client.list(DEPLOYMENTS, namespace=namespace, label_selector=_OPERATOR_LABELS)
         what = "the operator's Deployment"
-        listing = await self.attempt(what, DEPLOYMENTS, "list", read, namespace=namespace)
-        items = listing.items if listing is not None else ()
-        return read_workload(items[0]) if items else None
+        found = await self.attempt(what, DEPLOYMENTS, "list", read, namespace=namespace)
+        return read_workload(found.items[0]) if found is not None and found.items else None
 
 
-_NO_ANSWER = 0
-"""The status of an ApiError if no answer arrived."""
-
-
-def read_leadership(lease: Json) -> Leadership:
-    """Read the operator's Lease."""
+def read_leadership(lease: Json, *, leads: bool = True) -> Leadership:
+    """Read the operator's Lease; its holder counts if this installation `leads`, and not one in another namespace."""
     spec = as_mapping(lease.get("spec"))
     annotations = as_mapping(as_mapping(lease.get("metadata")).get("annotations"))
     duration = spec.get("leaseDurationSeconds")
     return Leadership(
-        holder=as_text(spec.get("holderIdentity")),
+        holder=as_text(spec.get("holderIdentity")) if leads else "",
         renewed=parse_time(spec.get("renewTime")),
         duration_seconds=float(duration) if isinstance(duration, int) else 0.0,
         waits=tuple(as_text(annotations.get(names.ANNOTATION_WAITS)).splitlines()),

@@ -84,6 +84,8 @@ class Installation:
     """What is known of the operator itself; None and empty where it could not be read, or is not there."""
 
     namespace: str
+    leader_namespace: str = ""
+    """The namespace of the installation that leads the management cluster; "" if it is not known."""
     leadership: Leadership | None = None
     workload: Workload | None = None
     predecessor: Workload | None = None

@@ -171,7 +171,6 @@ def _render_operator(snapshot: Snapshot) -> dict[str, Any]:
     found, now = snapshot.installation, snapshot.now
     lease, workload = found.leadership, found.workload
     is_predecessor_read = not any(each.what == names.PREDECESSOR_DEPLOYMENT for each in snapshot.unread)
-    are_options_read = found.has_settings is not None
     return {
         "namespace": found.namespace,
         "leader": lease.holder if lease is not None else "",
@@ -183,6 +182,6 @@ def _render_operator(snapshot: Snapshot) -> dict[str, Any]:
         "schemas": found.schemas,
         "schemasKnown": SCHEMA_REVISIONS,
         "predecessorRuns": found.predecessor_runs if is_predecessor_read else None,
-        "badOptions": found.bad_options if are_options_read else None,
-        "unwiseOptions": found.unwise_options if are_options_read else None,
+        "badOptions": found.bad_options if found.has_settings is not None else None,
+        "unwiseOptions": found.unwise_options if found.has_settings is not None else None,
     }

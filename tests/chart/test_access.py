@@ -83,7 +83,9 @@ CRD_UPDATE = table("""
     -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org patch
 """)
 LEASE = table("""
-    kube-fip           coordination.k8s.io          leases/fipop-operator    get,update
+    -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org patch
+    -                  coordination.k8s.io          leases/fipop-operator    get
+    kube-fip           coordination.k8s.io          leases/fipop-operator    update
     kube-fip           coordination.k8s.io          leases                   create
 """)
 

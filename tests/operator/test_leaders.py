@@ -1,14 +1,25 @@
-"""A process leads once: it ends with its lead, and the one that a kubelet starts in its place waits."""
+"""A process leads once: it ends with its lead, and the one that a kubelet starts in its place waits.
+
+Of two installations in two namespaces one leads, whatever happens to the other and to the CRD that names it.
+"""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 
 import pytest
 
+from fipop.api import names
 from fipop.boundary import ApiRequest
 from localfleet.simulated import Answer
-from tests.harness.fleet import Fleet, build_fleet
+from tests.harness.fleet import FLOATING_IPS, NAMESPACE, RANGES, RESERVATIONS, Fleet, Running, build_fleet
 
 A, B, X, Y = "c-m-a", "c-m-b", "10.0.0.10", "10.0.0.11"
+ELSEWHERE = "elsewhere"
+KEPT = 5
+CRD = ("customresourcedefinitions", "", f"{RESERVATIONS}.kubefip.k8s.binbash.org")
 
 
 async def build_pair() -> Fleet:
@@ -132,3 +143,192 @@ async def test_a_leader_whose_lease_cannot_be_written_for_conflicts_waits_betwee
     await fleet.pass_time(9)
     assert former.restarts == 1
     assert former.link.requests["replace", "leases"] - before <= 20
+
+
+@dataclass(slots=True)
+class Installations:
+    """Two installations, in two namespaces, each of one replica; `writes` says whose each write of an address was."""
+
+    fleet: Fleet = field(
+        default_factory=lambda: build_fleet(A, iprange="10.0.1.0-10.0.9.0", quarantineSeconds=90)
+    )
+    writes: list[str] = field(default_factory=list)
+    running: dict[str, Running] = field(default_factory=dict)
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        self.fleet.memory.put(("namespaces", "", ELSEWHERE), {"metadata": {"name": ELSEWHERE}})
+        self.fleet.opt_in(A)
+
+    def begin(self, namespace: str) -> None:
+        """Install fipop there."""
+        running = self.fleet.begin(namespace=namespace)
+        running.link.before = partial(self.see, namespace)
+        self.running[namespace] = running
+
+    def uninstall(self, namespace: str) -> None:
+        """Delete the namespace with all that is in it; its process never ends in order."""
+        running = self.running.pop(namespace)
+        running.link.is_cut = True
+        running.task.cancel()
+        for key in [("namespaces", "", namespace), *self.fleet.memory.objects]:
+            if namespace in key and key in self.fleet.memory.objects:
+                self.fleet.memory.remove(key)
+
+    async def work(self, seconds: float) -> list[str]:
+        """Ask for an address every 2 s and give it up; return whose work it was, in order, without repetitions."""
+        self.writes.clear()
+        for _ in range(int(seconds / 2)):
+            self.asked += 1
+            self.fleet.ask(A, name=f"web-{self.asked}")
+            if self.asked > KEPT:
+                self.fleet.give_up(A, f"web-{self.asked - KEPT}")
+            await self.fleet.pass_time(2)
+        assert self.fleet.problems == []
+        assert self.fleet.helm.runs.count(("upgrade", self.url)) <= len(self.fleet.guests[A].releases)
+        return [namespace for namespace, _ in groupby(self.writes)]
+
+    @property
+    def url(self) -> str:
+        return f"https://rancher.example/k8s/clusters/{A}"
+
+    @property
+    def named(self) -> str:
+        """The namespace that the CRD names."""
+        annotations = self.fleet.memory.objects[CRD]["metadata"].get("annotations") or {}
+        return str(annotations.get("kubefip.k8s.binbash.org/leader-namespace", ""))
+
+    def name(self, namespace: str | None) -> None:
+        """Have the CRD name a namespace, by hand; None: none."""
+        found = self.fleet.memory.objects[CRD]
+        annotations = {"kubefip.k8s.binbash.org/leader-namespace": namespace} if namespace is not None else {}
+        self.fleet.write(CRD, {**found, "metadata": {**found["metadata"], "annotations": annotations}})
+
+    async def see(self, namespace: str, request: ApiRequest) -> None:
+        """Note whose request writes an address."""
+        target = self.fleet.memory.parse(request.path)
+        plural = target.plural if target is not None else ""
+        if request.method != "GET" and plural in {FLOATING_IPS, RANGES, RESERVATIONS}:
+            self.writes.append(namespace)
+
+
+async def build_two(*, apart_seconds: float = 5.0) -> Installations:
+    """Return two installations, of which that in NAMESPACE leads if it began earlier."""
+    both = Installations()
+    both.begin(NAMESPACE)
+    await both.fleet.pass_time(apart_seconds)
+    both.begin(ELSEWHERE)
+    await both.fleet.pass_time(10)
+    return both
+
+
+@pytest.mark.parametrize("apart_seconds", [0.0, 0.1, 0.5, 2.0, 60.0])
+async def test_of_two_installations_one_works_and_each_guest_cluster_is_installed_once(
+    apart_seconds: float,
+) -> None:
+    both = await build_two(apart_seconds=apart_seconds)
+    assert await both.work(120) == [both.named]
+    assert both.fleet.helm.runs.count(("upgrade", both.url)) == 2
+    assert [each.restarts for each in both.fleet.operators] == [0, 0]
+    await both.fleet.pass_time(800)
+    version = both.fleet.memory.version
+    await both.fleet.pass_time(600)
+    assert both.fleet.commits_since(version) == []
+
+
+LOSSES: dict[str, tuple[Callable[[Installations], object], float]] = {
+    "killed": (lambda both: both.fleet.kill(both.running[NAMESPACE]), 25),
+    "stopped": (lambda both: both.fleet.stop(both.running[NAMESPACE]), 25),
+    "uninstalled": (lambda both: both.uninstall(NAMESPACE), 12),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_an_installation_that_waits_leads_when_the_other_one_is_gone(loss: str) -> None:
+    both = await build_two()
+    assert await both.work(30) == [NAMESPACE]
+    lose, seconds = LOSSES[loss]
+    if (waited := lose(both)) is not None:
+        await waited  # type: ignore[misc]
+    await both.fleet.pass_time(seconds)
+    assert await both.work(60) == [ELSEWHERE]
+    assert both.named == ELSEWHERE
+    both.fleet.memory.put(("namespaces", "", NAMESPACE), {"metadata": {"name": NAMESPACE}})
+    both.begin(NAMESPACE)
+    assert await both.work(60) == [ELSEWHERE], "the former one waits now"
+    assert both.fleet.helm.runs.count(("upgrade", both.url)) == 2
+
+
+async def test_another_installation_does_not_lead_while_a_replica_of_the_leader_is_replaced() -> None:
+    """As in each upgrade of the chart: the Lease is free for a moment."""
+    both = await build_two()
+    for _ in range(3):
+        await both.fleet.stop(both.running[NAMESPACE])
+        await both.fleet.pass_time(5)
+        both.begin(NAMESPACE)
+        assert await both.work(30) == [NAMESPACE]
+
+
+async def test_a_leader_whose_lease_somebody_deletes_keeps_the_lead() -> None:
+    both = await build_two()
+    for _ in range(5):
+        assert await both.work(10) == [NAMESPACE]
+        both.fleet.memory.remove(("leases", NAMESPACE, names.LEASE_NAME))
+        await both.fleet.pass_time(0.7)
+    assert await both.work(60) == [NAMESPACE]
+
+
+@pytest.mark.parametrize("named", [None, "", "gone", "No namespace", ELSEWHERE])
+@pytest.mark.parametrize("late_seconds", [0.0, 2.7])
+async def test_whatever_is_written_over_the_name_of_the_leader_one_works(
+    named: str | None, late_seconds: float
+) -> None:
+    """By a tool that replaces the CRD, or by hand: then the one that is named leads, after the other one ended."""
+    both = await build_two()
+    assert await both.work(30 + late_seconds) == [NAMESPACE]
+    both.name(named)
+    found = await both.work(60)
+    assert found == ([NAMESPACE, ELSEWHERE] if named == ELSEWHERE else [NAMESPACE])
+    assert both.named == found[-1]
+
+
+async def test_a_leader_that_was_suspended_past_its_lease_finds_the_other_installation_at_work() -> None:
+    both = await build_two()
+    assert await both.work(30) == [NAMESPACE]
+    former = both.running[NAMESPACE]
+    former.link.is_cut = True
+    await both.work(40)
+    former.link.is_cut = False
+    assert await both.work(60) == [ELSEWHERE]
+
+
+async def test_a_replica_that_takes_its_lease_while_another_installation_takes_over_ends() -> None:
+    """Its Lease was free for so long that the other one was about to name itself, and did so after it was read."""
+    both = await build_two()
+    await both.fleet.stop(both.running[NAMESPACE])
+    other = both.running[ELSEWHERE].link
+
+    async def delay(request: ApiRequest) -> None:
+        await both.see(ELSEWHERE, request)
+        if request.method == "PATCH" and "customresourcedefinitions" in request.path:
+            other.before = partial(both.see, ELSEWHERE)
+            both.begin(NAMESPACE)
+            await asyncio.sleep(3)
+
+    other.before = delay
+    assert both.named == NAMESPACE
+    await both.fleet.pass_time(30)
+    assert await both.work(60) == [both.named] == [ELSEWHERE]
+
+
+async def test_an_installation_that_may_not_read_the_lease_of_the_other_one_waits() -> None:
+    both = await build_two()
+    both.running[ELSEWHERE].link.refuse = lambda _verb, target, _request: (
+        target.plural == "leases" and target.namespace == NAMESPACE
+    )
+    await both.fleet.kill(both.running[NAMESPACE])
+    await both.fleet.pass_time(60)
+    assert await both.work(60) == []
+    both.running[ELSEWHERE].link.refuse = lambda _verb, _target, _request: False
+    await both.fleet.pass_time(30)
+    assert await both.work(60) == [ELSEWHERE]

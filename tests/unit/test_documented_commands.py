@@ -82,8 +82,11 @@ def test_the_files_of_a_task_have_names_and_can_be_read(page: Path) -> None:
     assert is_every_file_named(page)
     texts = {name: text.replace("sha256:…", f"sha256:{'0' * 64}") for name, text in read_files(page).items()}
     files = {name: yaml.safe_load(text) for name, text in texts.items()}
-    used = set(re.findall(r"(?<![/\w.-])[\w-]+\.yaml\b", "\n".join(read_commands(page))))
-    assert used - {"before.yaml"} <= files.keys() | {"values.yaml"}
+    commands = "\n".join(read_commands(page))
+    used, written = (
+        set(re.findall(each, commands)) for each in (r"(?<![/\w.-])[\w-]+\.yaml\b", r"> (\S+\.yaml)")
+    )
+    assert used - written <= files.keys() | {"values.yaml"}
     schema = json.loads((ROOT / "values.schema.json").read_text())
     defaults = yaml.safe_load((ROOT / "values.yaml").read_text())
     for name, found in files.items():

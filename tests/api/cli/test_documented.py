@@ -32,6 +32,7 @@ ELSEWHERE = (
     # There is no kubelet here, and no monitoring.
     r"kubectl .*(exec|port-forward|logs|servicemonitor|rollout status| run )",
     r"kubectl .*(scale|delete deployment) ",  # kube-fip-operator is not here: tests/api/test_predecessor.py
+    r"kubectl .*fipop-system",  # tests/api/test_moving.py
     r"kubectl .*out/fipop\.yaml",  # tests/api/test_chart_install.py
     r"kubectl .*out/fipop-guest\.yaml",  # tests/api/services/test_own_manifest.py
     r"kubectl .*fipop-service-addresses",  # tests/api/services

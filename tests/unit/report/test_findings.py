@@ -82,6 +82,7 @@ def pods(*, wanted: int, ready: int) -> Workload:
             "critical",
         ),
         ({"leadership": Leadership(holder="", renewed=NOW, duration_seconds=15.0)}, "NoLeader", "critical"),
+        ({"leader_namespace": "elsewhere"}, "LeadsElsewhere", "critical"),
         ({"workload": pods(wanted=2, ready=1)}, "PodsNotReady", "warning"),
         ({"workload": pods(wanted=2, ready=0)}, "PodsNotReady", "critical"),
         ({"workload": pods(wanted=0, ready=0)}, "PodsNotReady", "info"),
