@@ -281,7 +281,7 @@ async def test_floating_ips_that_people_made_count() -> None:
     assert made(fleet) == ["by-hand", SECOND]
 
 
-async def test_a_floating_ip_that_names_another_guest_cluster_serves_no_service_and_hinders_no_other() -> None:
+async def test_a_floating_ip_that_names_another_guest_cluster_hinders_no_service() -> None:
     fleet = await started()
     fleet.ask(A, name="stranger")
     fleet.annotate((FLOATING_IPS, A, "stranger"), {"clustername": "another"})
