@@ -124,9 +124,7 @@ class DemandController:
         return found if found is not None and found.spec.per_guest is not None else None
 
     def _may_act(self, guest: Guest) -> bool:
-        return not (
-            guest.deleting or self.guests.is_leaving(guest.id) or is_paused(self.guests.cache, guest)
-        )
+        return not (guest.deleting or self.guests.is_leaving(guest.id) or is_paused(self.guests.cache, guest))
 
     async def _list(self, state: GuestState, guest: Guest) -> tuple[ServiceUse, ...] | None:
         """List the Services of a guest cluster; None if that cannot be done, which its visits report."""
