@@ -35,7 +35,7 @@ async def keep(stage: Stage) -> None:
     folder = stage.fleet.folder
     for plane in (stage.management, *stage.running().values()):
         add_context(folder / _KUBECONFIG, plane)
-    for name in stage.guests.keys() - {"demo"}:
+    for name in stage.guests:
         run_beside(stage.exits, _serve(stage, name))
     (folder / "bin").mkdir()
     venv = Path(sys.executable).parent
@@ -97,11 +97,11 @@ async def _add(stage: Stage, name: str, network: str) -> str:
 
 
 async def _serve(stage: Stage, name: str) -> None:
-    """Run the cloud provider of a guest cluster as soon as fipop has installed its chart there."""
+    """Run the cloud provider of a guest cluster while fipop has its chart installed there: it ends with its account."""
     while True:
         with suppress(LocalFleetError):
-            await stage.start_provider(name)
-            return
+            if name not in stage.providers or not stage.providers[name].process.is_running:
+                await stage.start_provider(name)
         await asyncio.sleep(_SOON_SECONDS)
 
 

@@ -54,6 +54,8 @@ class Stage:
     """The control planes of guest clusters, as soon as they start."""
     guests: dict[str, Guest] = field(default_factory=dict)
     """The guest clusters as Rancher has them."""
+    providers: dict[str, ProviderProcess] = field(default_factory=dict)
+    """By guest cluster, the last one that was started there."""
 
     def start_planes(self, *names: str) -> None:
         """Start control planes of guest clusters, while the story goes on."""
@@ -86,6 +88,7 @@ class Stage:
         plane = await self.planes[guest]
         provider = ProviderProcess(plane=plane, folder=folder, ports=self.fleet.ports)
         await provider.start()
+        self.providers[guest] = provider
         self.exits.push_async_callback(provider.process.stop)
         self.report.step(f"fipop runs as the cloud provider of {guest}, in place of kube-vip-cloud-provider")
 

@@ -121,7 +121,7 @@ def judge_config_map(
     notes += filter(None, [result.overruled.get(name)])
     if finalizers:
         notes.append(
-            f"The cloud provider is removed, and {finalizers} Services have its finalizer. Take it off with "
+            f"The cloud provider is removed. Services that still have its finalizer: {finalizers}. Take it off with "
             "`fipop cloud-provider --release-services`."
         )
     return Finding(verdict=Verdict.TRUE, reason="Configured", message=" ".join(notes))

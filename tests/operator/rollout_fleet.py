@@ -242,6 +242,8 @@ class ModelGuest:
             return Member(**known, visited_at=now, began_at=began_at)
         latest = [each[-1] for each in self.history.values() if each]
         mine = [one for one in latest if self.is_made_for(one, target)]
+        if stable and self.is_changed(target, stable):
+            mine = [one for one in mine if one.digest not in digests_of(stable, self.label).values()]
         is_at_target = self.is_at(target)
         if is_at_target and not mine:
             mine = [max(latest, key=lambda each: each.at)]

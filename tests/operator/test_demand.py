@@ -281,6 +281,18 @@ async def test_floating_ips_that_people_made_count() -> None:
     assert made(fleet) == ["by-hand", SECOND]
 
 
+async def test_a_floating_ip_that_names_another_guest_cluster_hinders_no_service() -> None:
+    fleet = await started()
+    fleet.ask(A, name="stranger")
+    fleet.annotate((FLOATING_IPS, A, "stranger"), {"clustername": "another"})
+    await fleet.pass_time(20)
+    for number in range(2):
+        fleet.guests[A].add_service(name=f"web-{number}")
+    await fleet.pass_time(2 * SOON)
+    assert made(fleet) == [FIRST, SECOND, "stranger"]
+    assert len(addresses_of(fleet, "web-1")) == 1
+
+
 @pytest.mark.parametrize("how", ["silent", "paused", "disconnected"])
 async def test_nothing_is_made_or_let_go_in_a_guest_cluster_that_is_out_of_reach_or_paused(how: str) -> None:
     fleet = await with_services(2)

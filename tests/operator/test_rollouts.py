@@ -262,6 +262,22 @@ async def test_a_pause_admits_nobody() -> None:
     assert tags(fleet) == ["v2"] * 6
 
 
+async def test_the_way_back_to_a_former_target_waits_for_a_pause_and_begins_with_canaries() -> None:
+    """What the second target left alone was made for the first one: that does not show that helm has begun."""
+    fleet = await settled()
+    fleet.set_options(kubevipChartValues=values("v2"))
+    await until_another(fleet)
+    await until(fleet, "Completed")
+    fleet.set_options(kubevipRolloutPaused="true", kubevipChartValues=values("v1"))
+    await fleet.pass_time(100)
+    assert tags(fleet) == ["v2"] * 6
+    fleet.set_options(kubevipRolloutPaused="false")
+    await fleet.pass_time(20)
+    assert tags(fleet) == ["v1"] * 2 + ["v2"] * 4
+    await until(fleet, "Completed")
+    assert tags(fleet) == ["v1"] * 6
+
+
 async def test_a_chart_that_cannot_be_had_is_reported_once_and_touches_nobody() -> None:
     fleet = await settled()
     runs = number_of_runs(fleet)

@@ -268,7 +268,7 @@ async def test_after_a_removal_the_condition_counts_the_services_that_wait_for_t
     fleet.label_guest(A, **REMOVAL)
     await fleet.pass_time(VISITED)
     assert guest.releases == {}
-    assert "1 Services have its finalizer" in fleet.message(A, "GuestConfigured")
+    assert "Services that still have its finalizer: 1." in fleet.message(A, "GuestConfigured")
     assert "--release-services" in fleet.message(A, "GuestConfigured")
     assert guest.objects[key]["metadata"]["finalizers"] == finalizers
 

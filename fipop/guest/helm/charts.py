@@ -87,7 +87,11 @@ class Target:
     def archives(self) -> tuple[Chart, ...]:
         """The charts of all versions."""
         others = (
-            replace(self.charts[role], version=each.chart_version, sha256=each.chart_digest)
+            replace(
+                self.charts[role],
+                version=each.chart_version,
+                sha256=each.chart_digest.removeprefix("sha256:"),
+            )
             for role, entries in self.overrides.items()
             for each in entries
             if each.chart_version
@@ -110,7 +114,9 @@ class Target:
         for role, each in fitting:
             values[role] = merge_values(values[role], each.values)
             if each.chart_version:
-                charts[role] = replace(charts[role], version=each.chart_version, sha256=each.chart_digest)
+                charts[role] = replace(
+                    charts[role], version=each.chart_version, sha256=each.chart_digest.removeprefix("sha256:")
+                )
             brings = _digest([each.chart_version, each.chart_digest, each.values])
             entries.add(f"{role.value}/{each.name}/{brings}")
         return Target(

@@ -41,6 +41,8 @@ _PASSED_TO_FETCHES = (
 _CRASHED = 2
 """How a Go program ends that gets no more memory; helm's own failures end with 1."""
 _LONGEST_LINE = 300
+_HINT = "Use --debug flag to render out invalid YAML"
+"""What helm adds below the cause of each failed rendering."""
 
 # The first match wins: an error of the API server can quote the words of another class. No pattern has an open end:
 # each takes time that grows with the text, not with its square.
@@ -177,7 +179,7 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
                 cause = str(ended.problem)
         elif failure is HelmFailure.INVALID:
             cause = _find_field(words)
-        lines = words.strip().splitlines()
+        lines = words.strip().removesuffix(_HINT).strip().splitlines()
         # Only without a guest cluster: what it was led to write is quoted nowhere.
         quote = clean(lines[-1], _LONGEST_LINE) if lines and self._guest is None else ""
         return HelmError(action=verb, subject=self._what, failure=failure, cause=cause, quote=quote)

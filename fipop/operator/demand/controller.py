@@ -124,11 +124,7 @@ class DemandController:
         return found if found is not None and found.spec.per_guest is not None else None
 
     def _may_act(self, guest: Guest) -> bool:
-        cache = self.guests.cache
-        is_bound = all(bind_guest(cache, each).blocker is None for each in cache.floating_ips_of(guest.id))
-        return is_bound and not (
-            guest.deleting or self.guests.is_leaving(guest.id) or is_paused(cache, guest)
-        )
+        return not (guest.deleting or self.guests.is_leaving(guest.id) or is_paused(self.guests.cache, guest))
 
     async def _list(self, state: GuestState, guest: Guest) -> tuple[ServiceUse, ...] | None:
         """List the Services of a guest cluster; None if that cannot be done, which its visits report."""
@@ -145,6 +141,8 @@ class DemandController:
     ) -> None:
         """Make floating IPs, or let one go. Raises: ApiError."""
         seen = self._see(state, guest, found, services)
+        if not seen.floating_ips:
+            return
         plan, record = plan_floating_ips(seen), state.demand
         record.idle_since = {
             each.uid: record.idle_since.get(each.uid, loop_time())
@@ -179,7 +177,9 @@ class DemandController:
     ) -> Seen:
         cache = self.guests.cache
         every, read = cache.floating_ips_of(guest.id), cache.ledger.ranges.get(found.name)
-        here = [each for each in every if _range_of(each) == found.name]
+        # One that fipop writes to no guest cluster serves no Service.
+        bound = (each for each in every if bind_guest(cache, each).blocker is None)
+        here = [each for each in bound if _range_of(each) == found.name]
         reservations = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
         quarantined = (each for each in reservations if not each.is_held and each.spec.range == found.name)
         former = {address_of(each): each.spec.owner.name for each in quarantined}

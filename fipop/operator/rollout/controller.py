@@ -235,7 +235,7 @@ class RolloutController:
         found = next((each for each in known if replace(each, sha256="") == order), order)
         if not found.sha256:
             found = self._found.get(_key(order)) or await self._fetch(order, settings)
-        return replace(entry, chart_version=found.version, chart_digest=found.sha256)
+        return replace(entry, chart_version=found.version, chart_digest=f"sha256:{found.sha256}")
 
     async def _find_problem(self, target: Target, settings: Settings) -> ChartError | None:
         """Return why an archive of a target is not on disk, and cannot be had."""

@@ -139,8 +139,10 @@ class Member:
         entries = target.entries
         if stable is not None and stable.name != target.name:
             entries = frozenset() if is_unchanged else target.entries ^ stable.entries
-        # The older one is the start of helm. Nothing was made for a target that both releases were at before.
-        ages = [each.age_seconds for each in there if each.made_for == target.name]
+        # The older one is the start of helm. Nothing was made for a target that both releases were at before. What is
+        # at the stable target, too, was made in a former rollout of this one.
+        mine = [each for each in there if each.made_for == target.name]
+        ages = [each.age_seconds for each in mine if is_unchanged or not each.is_at(stable)]
         if is_at_target and not ages:
             ages = [min(each.age_seconds for each in there)]
         starts = [] if self.began_at is None else [self.began_at]

@@ -144,6 +144,7 @@ async def test_a_chart_that_cannot_be_rendered_is_quoted_on_the_options_without_
         return [text for _, reason, text in found if reason == "ChartNotRendered"]
 
     await bench.until(lambda: bool(quoted()))
+    assert ".Values.image" in quoted()[0], "helm names the place in the chart"
     assert not any("verysecret" in each for each in (*quoted(), bench.message()))
 
 
