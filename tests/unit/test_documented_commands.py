@@ -86,11 +86,11 @@ def test_the_files_of_a_task_have_names_and_can_be_read(page: Path) -> None:
     used, written = (
         set(re.findall(each, commands)) for each in (r"(?<![/\w.-])[\w-]+\.yaml\b", r"> (\S+\.yaml)")
     )
-    assert used - written <= files.keys() | {"values.yaml"}
+    assert used - written <= files.keys() | {"fipop-values.yaml"}
     schema = json.loads((ROOT / "values.schema.json").read_text())
     defaults = yaml.safe_load((ROOT / "values.yaml").read_text())
     for name, found in files.items():
-        if name.startswith("values"):
+        if name.startswith(("values", "fipop-values")):
             jsonschema.validate(merge(defaults, found), schema)
         else:
             assert {"apiVersion", "data", "spec"} & found.keys(), name
