@@ -177,10 +177,8 @@ def _judge_schemas(found: Installation) -> Iterator[Finding]:
         if revision is not None and revision >= needed:
             yield point(subject, Severity.OK, "SchemaKnown", f"the CRD has schema revision {revision}")
             continue
-        message, advice = (
-            "the CRD does not exist",
-            "Install fipop, or kubectl apply -f crds/ if it is installed",
-        )
+        message = "the CRD does not exist"
+        advice = "Install fipop, or kubectl apply -f crds/ if it is installed"
         if revision is not None:
             message = f"the CRD has schema revision {revision}: fipop needs {needed}"
             advice = "Install fipop, or restart it: it updates its CRDs"
