@@ -20,9 +20,9 @@ import pyhelm3
 
 from fipop.boundary import Finished, HelmProcess
 from fipop.deadlines import HELM_DEADLINE_SECONDS
-from fipop.errors import StartError, UnavailableError
+from fipop.errors import UnavailableError
 from fipop.guest.errors import HelmError, HelmFailure
-from fipop.guest.helm.process import STDERR_BYTES
+from fipop.guest.helm.process import APPLY_IN_CLIENT, STDERR_BYTES
 from fipop.guest.helm.proxy import HelmTarget, RefusedAnswerError
 from fipop.kube.client import CUT
 from fipop.texts import clean
@@ -141,8 +141,11 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
         """Run one helm and return what it wrote. Raises HelmError."""
         arguments = [str(each) for each in command]
         verb = arguments[0]
+        # pyhelm3 has no name for the labels, nor for the other one at a rollback.
         if verb == "upgrade" and self._labels:
-            arguments += ["--labels", self._labels]  # pyhelm3 has no name for it
+            arguments += ["--labels", self._labels]
+        if verb in ("upgrade", "rollback"):
+            arguments.append(APPLY_IN_CLIENT)
         try:
             ended = await self._helm.process(
                 arguments,
@@ -214,15 +217,6 @@ class Helm:
             raise HelmError(action="run", subject="helm", failure=HelmFailure.FILES) from error
         with lent as folder:
             yield Path(folder)
-
-
-def find_helm(given: str | None = None) -> str:
-    """Return the absolute path of the helm program: the given one, else that on PATH. Raises StartError."""
-    path = shutil.which(given or "helm")
-    if path is None:
-        where = f"{'cannot be run' if given else 'is not on PATH'}. Install it, or name it with --helm"
-        raise StartError(what=f"helm program {given or 'helm'}", problem=where)
-    return str(Path(path).resolve())
 
 
 def empty_folder(folder: Path) -> None:
