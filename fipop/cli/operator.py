@@ -95,7 +95,7 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
     show_default=True,
     help="Seconds between comparisons with fresh lists, which find what watches missed.",
 )
-@click.option("--helm", envvar="FIPOP_HELM", help="The helm program; default: that on PATH.")
+@click.option("--helm", envvar="FIPOP_HELM", help="The helm program, 3.13 or later; default: that on PATH.")
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 def operator(
     *,

@@ -40,7 +40,7 @@ _PASSED_TO_FETCHES = (
 """Charts come from the outside world, as the administrator of this process set it up; guest clusters do not."""
 _CRASHED = 2
 """How a Go program ends that gets no more memory; helm's own failures end with 1."""
-_LONGEST_LINE = 300
+_LONGEST_QUOTE = 500
 
 # The first match wins: an error of the API server can quote the words of another class. No pattern has an open end:
 # each takes time that grows with the text, not with its square.
@@ -55,7 +55,10 @@ _FAILURES = tuple(
         (HelmFailure.NAME_TAKEN, r"invalid ownership metadata|cannot be imported into the current release"),
         (HelmFailure.DENIED, r"because it is being terminated"),
         (HelmFailure.CERTIFICATE, r"x509: |tls: failed to verify|certificate signed by unknown"),
-        (HelmFailure.RENDERING, r"execution error|template: |values don't meet the specifications"),
+        (
+            HelmFailure.RENDERING,
+            r"execution error|template: |\bexecuting \"|values don't meet the specifications",
+        ),
         (
             HelmFailure.INVALID,
             r"is invalid|error validating|cannot be handled as|no matches for kind|unable to build",
@@ -180,9 +183,8 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
                 cause = str(ended.problem)
         elif failure is HelmFailure.INVALID:
             cause = _find_field(words)
-        lines = words.strip().splitlines()
         # Only without a guest cluster: what it was led to write is quoted nowhere.
-        quote = clean(lines[-1], _LONGEST_LINE) if lines and self._guest is None else ""
+        quote = _quote(words) if self._guest is None else ""
         return HelmError(action=verb, subject=self._what, failure=failure, cause=cause, quote=quote)
 
 
@@ -233,6 +235,12 @@ def _classify(ended: Finished, words: str, *, is_read: bool) -> HelmFailure | No
     if ended.returncode == 0:
         return HelmFailure.TOO_MUCH if ended.is_cut and is_read else None
     return next((failure for failure, pattern in _FAILURES if pattern.search(words)), HelmFailure.UNKNOWN)
+
+
+def _quote(words: str) -> str:
+    """Return in one line why helm failed: helm 4 says it in several, and `template` ends with advice."""
+    reason = re.split(r"^Error: ", words, flags=re.MULTILINE)[-1].partition("\n\nUse --debug")[0]
+    return clean(" ".join(reason.split()), _LONGEST_QUOTE)
 
 
 def _find_field(words: str) -> str:

@@ -39,7 +39,7 @@ async def check_quiet(bench: GuestBench) -> None:
 
 
 async def objects(bench: GuestBench) -> dict[str, Any]:
-    """Return all objects of helm by kind and name, with who manages which fields, but without what each has of its own."""
+    """Return all objects of helm by kind and name, with the fields that helm manages."""
     found = await bench.objects_of_helm()
     for each in found.values():
         each.pop("status", None)
