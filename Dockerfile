@@ -8,11 +8,11 @@ ARG RUNTIME_IMAGE=python:3.11-slim-bookworm
 FROM ${GO_IMAGE} AS helm
 WORKDIR /src
 COPY localfleet/modules/helm/ ./
-# Without the stamp helm calls itself v3.22, which is no version to those who ask it.
-RUN version="$(go list -m -f '{{.Version}}' helm.sh/helm/v3)" \
+# Without the stamp helm calls itself v4.3, which is no version to those who ask it.
+RUN version="$(go list -m -f '{{.Version}}' helm.sh/helm/v4)" \
  && CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
-    -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=${version}" \
-    -o /out/helm helm.sh/helm/v3/cmd/helm
+    -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=${version}" \
+    -o /out/helm helm.sh/helm/v4/cmd/helm
 
 # A virtual environment with what requirements/main.txt pins by hash, and fipop.
 FROM ${PYTHON_IMAGE} AS python

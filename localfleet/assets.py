@@ -7,7 +7,8 @@ In this order: the folder that KUBEBUILDER_ASSETS names (etcd, kube-apiserver, k
 are taken from PATH, else from Debian's package; so is chromium, with the libraries it needs. Blocking: meant for
 before anything runs.
 
-LOCALFLEET_KUBERNETES=1.30 chooses another Kubernetes, one that has a folder below `modules/`.
+LOCALFLEET_KUBERNETES=1.30 chooses another Kubernetes, LOCALFLEET_HELM=3 another helm, of those that have a folder below
+`modules/`.
 """
 
 import argparse
@@ -37,6 +38,8 @@ from localfleet.toolchain import ensure_go
 MODULES = Path(__file__).parent / "modules"
 KUBERNETES = "LOCALFLEET_KUBERNETES"
 """The variable that chooses the minor version of Kubernetes. etcd is the same for all."""
+HELM = "LOCALFLEET_HELM"
+"""The variable that chooses the major version of helm."""
 
 
 def default_cache_folder(environment: Mapping[str, str]) -> Path:
@@ -94,7 +97,8 @@ class Assets:
         if name in self.catalogue.go:
             plan = self._plan(name)
             folder = self._cache.find(plan.key)
-            return Listing(name=name, version=plan.version, origin="Go module", path=folder and folder / name)
+            path = folder and folder / plan.recipe.name
+            return Listing(name=name, version=plan.version, origin="Go module", path=path)
         if name in self.catalogue.debian or name in self.catalogue.debian_large:
             return self._look_for_debian(name)
         raise AssetError(
@@ -130,7 +134,7 @@ class Assets:
             search_path=self.environment.get("PATH"),
         )
         with self.progress.step(f"{name} {plan.version}"):
-            return self._fill(plan.key, lambda folder: self._build(plan, go, folder)) / name
+            return self._fill(plan.key, lambda folder: self._build(plan, go, folder)) / plan.recipe.name
 
     def _fill(self, key: str, fill: Callable[[Path], None]) -> Path:
         return self._cache.make(key, fill, on_wait=lambda: self.progress.tick("waits for another builder"))
@@ -154,11 +158,18 @@ class Assets:
         )
 
     def _plan(self, name: str) -> GoBuild:
-        recipe = self.catalogue.go[name]
+        recipe = self._recipe(name)
         folder = self._module(recipe)
         system = f"{platform.system()}-{platform.machine()}"
         source = folder / ("go.sum" if recipe.pinned else "main.go")
         return plan_build(recipe, (folder / "go.mod").read_text(), source.read_text(), system)
+
+    def _recipe(self, name: str) -> Recipe:
+        chosen = self.environment.get(HELM) if name == "helm" else ""
+        key = f"{name}-{chosen}" if chosen else name
+        if key not in self.catalogue.go:
+            raise AssetError(name=name, problem=f'{HELM} must be 3, or empty, not "{chosen}"')
+        return self.catalogue.go[key]
 
     def _module(self, recipe: Recipe) -> Path:
         chosen = self.environment.get(KUBERNETES)

@@ -51,7 +51,7 @@ class Recipe:
     Without `pinned` the program is our own: the file `main.go` of that folder.
 
     `stamps` are values for the linker's `-X`, with `{version}`, `{major}` and `{minor}` to be filled in:
-    built without them, the API server says v0.0.0 and helm says v3.22, which no one accepts as a version.
+    built without them, the API server says v0.0.0 and helm says v4.3, which no one accepts as a version.
     """
 
     name: str
@@ -110,6 +110,17 @@ def _kubernetes(command: str) -> Recipe:
     )
 
 
+def _helm(module: str, *, major: int) -> Recipe:
+    # helm writes the name of its file into the objects that it manages: both have the same.
+    return Recipe(
+        name="helm",
+        module=module,
+        package=f"helm.sh/helm/v{major}/cmd/helm",
+        pinned=f"helm.sh/helm/v{major}",
+        stamps=(f"helm.sh/helm/v{major}/internal/version.version={{version}}",),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
     """Which programs there are and where each comes from."""
@@ -137,13 +148,7 @@ def build_catalogue() -> Catalogue:
         _kubernetes("kubectl"),
         _kubernetes("kube-scheduler"),
         Recipe(name="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", pinned="sigs.k8s.io/kwok"),
-        Recipe(
-            name="helm",
-            module="helm",
-            package="helm.sh/helm/v3/cmd/helm",
-            pinned="helm.sh/helm/v3",
-            stamps=("helm.sh/helm/v3/internal/version.version={version}",),
-        ),
+        _helm("helm", major=4),
         Recipe(
             name="registry",
             module="registry",
@@ -153,7 +158,7 @@ def build_catalogue() -> Catalogue:
         Recipe(name="guest-proxy", module="guest-proxy", package="."),
     )
     return Catalogue(
-        go={recipe.name: recipe for recipe in recipes},
+        go={recipe.name: recipe for recipe in recipes} | {"helm-3": _helm("helm-3", major=3)},
         debian={"prometheus": "prometheus", "promtool": "prometheus"},
         debian_large={"chromium": "usr/lib/chromium/chromium"},
         kubebuilder=frozenset({"etcd", "kube-apiserver", "kubectl"}),

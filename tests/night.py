@@ -142,6 +142,7 @@ PARTS = (
     # The folders of localfleet/modules/, beside the version of all other tests.
     Part(name="kubernetes-1.30", what="API tests", night=f"LOCALFLEET_KUBERNETES=1.30 {API}"),
     Part(name="kubernetes-1.37", what="API tests", night=f"LOCALFLEET_KUBERNETES=1.37 {API}"),
+    Part(name="helm-3", what="API tests", night=f"LOCALFLEET_HELM=3 {API}"),
 )
 
 

@@ -22,8 +22,7 @@ from fipop.boundary import SystemClock
 from fipop.cli.logs import configure_logging, set_log_level
 from fipop.cli.process import run_until_asked, spare_collections, take_signals
 from fipop.errors import FipopError
-from fipop.guest.helm.command import find_helm
-from fipop.guest.helm.process import LocalHelm
+from fipop.guest.helm.process import LocalHelm, find_helm
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer
@@ -96,7 +95,7 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
     show_default=True,
     help="Seconds between comparisons with fresh lists, which find what watches missed.",
 )
-@click.option("--helm", envvar="FIPOP_HELM", help="The helm program; default: that on PATH.")
+@click.option("--helm", envvar="FIPOP_HELM", help="The helm program, 3.13 or later; default: that on PATH.")
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 def operator(
     *,

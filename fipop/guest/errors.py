@@ -53,8 +53,8 @@ class HelmFailure(StrEnum):
 class HelmError(GuestError):
     """A helm process failed. Its output is classified and never shown.
 
-    `cause` is a clause of fipop about a refused request or object; "" if none was refused. `quote` is helm's last line,
-    of a run without a guest cluster.
+    `cause` is a clause of fipop about a refused request or object; "" if none was refused. `quote` is helm's own
+    reason, of a run without a guest cluster.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from localfleet.assets import KUBERNETES, MODULES, Assets
+from localfleet.assets import HELM, KUBERNETES, MODULES, Assets
 from tests.chart.rendering import ROOT
 
 CHART = yaml.safe_load((ROOT / "Chart.yaml").read_text())
@@ -31,10 +31,10 @@ def numbers(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
 
 
-def pinned(minor: str = "") -> str:
-    """The kube-apiserver that is built for a minor version; empty: the one of all other tests."""
-    listings = Assets(environment={KUBERNETES: minor}).listings()
-    (found,) = (each.version.removeprefix("v") for each in listings if each.name == "kube-apiserver")
+def pinned(chosen: str = "", *, program: str = "kube-apiserver", variable: str = KUBERNETES) -> str:
+    """The program that is built for a chosen version; empty: the one of all other tests."""
+    listings = Assets(environment={variable: chosen}).listings()
+    (found,) = (each.version.removeprefix("v") for each in listings if each.name == program)
     return found
 
 
@@ -49,6 +49,12 @@ def test_the_page_has_the_versions_that_tests_run_on_and_the_oldest_is_the_one_t
     assert versions[-1] != pinned(), "a newer one than that of all other tests"
     assert CHART["annotations"][KUBE_VERSION] == CHART["kubeVersion"]
     assert f"The chart claims `{CHART['kubeVersion']}` for Kubernetes" in PAGE
+
+
+def test_the_page_has_the_helm_of_the_image_and_the_one_of_the_night() -> None:
+    by_day, at_night = (pinned(each, program="helm", variable=HELM) for each in ("", "3"))
+    assert f"| helm in the image | {by_day} |" in PAGE
+    assert f"| helm that `FIPOP_HELM` names | {at_night} | run at night: `make night PART=helm-3` |" in PAGE
 
 
 def test_the_oldest_rancher_that_the_chart_claims_is_the_first_of_the_page() -> None:

@@ -165,7 +165,8 @@ class ChartStore:
         env = {name: str(write_private(folder / name, text)) for name, text in files.items()}
         command = self.helm.for_charts(f"chart {order}", folder, env)
         if not is_registry:
-            await command.repo_update()
+            # Not by pyhelm3's name: it has a flag that helm 4 does not know.
+            await command.run(["repo", "update"])
         ref = order.url if is_registry else f"charts/{order.role.value}"
         version = ["--version", order.version] if order.version else []
         trust = ["--ca-file", authority] if authority and is_registry else []

@@ -20,9 +20,9 @@ import pyhelm3
 
 from fipop.boundary import Finished, HelmProcess
 from fipop.deadlines import HELM_DEADLINE_SECONDS
-from fipop.errors import StartError, UnavailableError
+from fipop.errors import UnavailableError
 from fipop.guest.errors import HelmError, HelmFailure
-from fipop.guest.helm.process import STDERR_BYTES
+from fipop.guest.helm.process import APPLY_IN_CLIENT, STDERR_BYTES
 from fipop.guest.helm.proxy import HelmTarget, RefusedAnswerError
 from fipop.kube.client import CUT
 from fipop.texts import clean
@@ -40,9 +40,7 @@ _PASSED_TO_FETCHES = (
 """Charts come from the outside world, as the administrator of this process set it up; guest clusters do not."""
 _CRASHED = 2
 """How a Go program ends that gets no more memory; helm's own failures end with 1."""
-_LONGEST_LINE = 300
-_HINT = "Use --debug flag to render out invalid YAML"
-"""What helm adds below the cause of each failed rendering."""
+_LONGEST_QUOTE = 500
 
 # The first match wins: an error of the API server can quote the words of another class. No pattern has an open end:
 # each takes time that grows with the text, not with its square.
@@ -57,7 +55,10 @@ _FAILURES = tuple(
         (HelmFailure.NAME_TAKEN, r"invalid ownership metadata|cannot be imported into the current release"),
         (HelmFailure.DENIED, r"because it is being terminated"),
         (HelmFailure.CERTIFICATE, r"x509: |tls: failed to verify|certificate signed by unknown"),
-        (HelmFailure.RENDERING, r"execution error|template: |values don't meet the specifications"),
+        (
+            HelmFailure.RENDERING,
+            r"execution error|template: |\bexecuting \"|values don't meet the specifications",
+        ),
         (
             HelmFailure.INVALID,
             r"is invalid|error validating|cannot be handled as|no matches for kind|unable to build",
@@ -143,8 +144,11 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
         """Run one helm and return what it wrote. Raises HelmError."""
         arguments = [str(each) for each in command]
         verb = arguments[0]
+        # pyhelm3 has no name for the labels, nor for the other one at a rollback.
         if verb == "upgrade" and self._labels:
-            arguments += ["--labels", self._labels]  # pyhelm3 has no name for it
+            arguments += ["--labels", self._labels]
+        if verb in ("upgrade", "rollback"):
+            arguments.append(APPLY_IN_CLIENT)
         try:
             ended = await self._helm.process(
                 arguments,
@@ -179,9 +183,8 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
                 cause = str(ended.problem)
         elif failure is HelmFailure.INVALID:
             cause = _find_field(words)
-        lines = words.strip().removesuffix(_HINT).strip().splitlines()
         # Only without a guest cluster: what it was led to write is quoted nowhere.
-        quote = clean(lines[-1], _LONGEST_LINE) if lines and self._guest is None else ""
+        quote = _quote(words) if self._guest is None else ""
         return HelmError(action=verb, subject=self._what, failure=failure, cause=cause, quote=quote)
 
 
@@ -218,15 +221,6 @@ class Helm:
             yield Path(folder)
 
 
-def find_helm(given: str | None = None) -> str:
-    """Return the absolute path of the helm program: the given one, else that on PATH. Raises StartError."""
-    path = shutil.which(given or "helm")
-    if path is None:
-        where = f"{'cannot be run' if given else 'is not on PATH'}. Install it, or name it with --helm"
-        raise StartError(what=f"helm program {given or 'helm'}", problem=where)
-    return str(Path(path).resolve())
-
-
 def empty_folder(folder: Path) -> None:
     """Remove what a killed process left, and make the folder again. Raises OSError."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -241,6 +235,12 @@ def _classify(ended: Finished, words: str, *, is_read: bool) -> HelmFailure | No
     if ended.returncode == 0:
         return HelmFailure.TOO_MUCH if ended.is_cut and is_read else None
     return next((failure for failure, pattern in _FAILURES if pattern.search(words)), HelmFailure.UNKNOWN)
+
+
+def _quote(words: str) -> str:
+    """Return in one line why helm failed: helm 4 says it in several, and `template` ends with advice."""
+    reason = re.split(r"^Error: ", words, flags=re.MULTILINE)[-1].partition("\n\nUse --debug")[0]
+    return clean(" ".join(reason.split()), _LONGEST_QUOTE)
 
 
 def _find_field(words: str) -> str:

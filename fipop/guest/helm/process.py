@@ -1,34 +1,49 @@
-"""One run of a program that ends for certain: at its deadline, if it stops working, and when its task is cancelled.
+"""The program helm, and one run of a program that ends for certain.
 
-And it leaves fipop its memory and its disk, whatever it writes.
+It ends at its deadline, if it stops working, and when its task is cancelled. And it leaves fipop its memory and its
+disk, whatever it writes.
+
+fipop speaks to helm 4 and never lets it apply on the server: helm 3 has to go on with its releases, because an upgrade
+of fipop can be taken back; and it would write into namespaces that are there, and fail where somebody else edited a
+field.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fipop.boundary import Finished, GuestFactory
 from fipop.deadlines import HELM_IDLE_SECONDS, HELM_TERMINATION_SECONDS
+from fipop.errors import StartError
 from fipop.guest.helm.proxy import GuestApiProxy, HelmTarget, open_proxy
 
 DATA_BYTES = 208 * 1024 * 1024
 """The writable memory that a program can map (RLIMIT_DATA): it shares the limit of the container.
 
-helm needs 104 MiB to upgrade what fipop installs, and touches 40 of them. Two that are led to use all of it touch
-310 MiB, of the chart's 512: what a guest cluster's Secrets unpack to is up to its administrators.
+helm 4 needs 112 MiB to upgrade what fipop installs (helm 3: 104), and touches 40 of them. Two that are led to use all of
+it touch 370 MiB, of the chart's 640: what a guest cluster's Secrets unpack to is up to its administrators.
 """
 FILE_BYTES = 64 * 1024 * 1024
 """The longest file that a program writes (RLIMIT_FSIZE): the archive of a chart."""
 STDOUT_BYTES = 256 * 1024
 STDERR_BYTES = 4096
 """The most that is kept of what a program writes: the beginning of stdout, the end of stderr."""
+APPLY_IN_CLIENT = "--server-side=false"
+"""The argument of each helm that writes objects. helm 3 has no such choice, and no name for it."""
+_OLDEST_HELM = (3, 13)
+"""The first helm that puts labels on the records of a release."""
+_VERSION = re.compile(rb"v?(\d{1,4})\.(\d{1,4})\b")
+_START_SECONDS = 30
 _CHUNK_BYTES = 64 * 1024
 _NICE = 10
 
@@ -77,11 +92,50 @@ async def run_process(
     return Finished(returncode=returncode, timed_out=timed_out, stdout=stdout, stderr=stderr, is_cut=is_cut)
 
 
-class LocalHelm:
-    """The helm program of this machine; `executable` is its absolute path, `guests` reaches guest clusters."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelmProgram:
+    """A helm program by its absolute path."""
 
-    def __init__(self, executable: str, guests: GuestFactory) -> None:
-        self._executable = executable
+    path: str
+    is_version_3: bool = False
+
+    def build_argv(self, arguments: Sequence[str]) -> list[str]:
+        """Return the command line for arguments of helm 4."""
+        if not self.is_version_3:
+            return [self.path, *arguments]
+        # helm 3 goes on past a source that it cannot read.
+        more = ["--fail-on-repo-update-fail"] if arguments[:2] == ["repo", "update"] else []
+        return [self.path, *(each for each in arguments if each != APPLY_IN_CLIENT), *more]
+
+
+def find_helm(given: str | None = None) -> HelmProgram:
+    """Return the helm program: the given one, else that on PATH. Raises StartError if it is missing or too old."""
+    what, path = f"helm program {given or 'helm'}", shutil.which(given or "helm")
+    if path is None:
+        where = f"{'cannot be run' if given else 'is not on PATH'}. Install it, or name it with --helm"
+        raise StartError(what=what, problem=where)
+    argv = [path, "version", "--template", "{{.Version}}"]
+    try:
+        # Before anything else runs, so that it may hold the loop up.
+        ended = subprocess.run(argv, env={}, capture_output=True, timeout=_START_SECONDS, check=False)
+        found = _VERSION.match(ended.stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        found = None
+    if found is None:
+        raise StartError(what=what, problem="does not report its version. Name another one with --helm")
+    version = (int(found[1]), int(found[2]))
+    if version < _OLDEST_HELM:
+        numbers, oldest = (".".join(map(str, each)) for each in (version, _OLDEST_HELM))
+        problem = f"has version {numbers}, and fipop needs {oldest} or later. Name another one with --helm"
+        raise StartError(what=what, problem=problem)
+    return HelmProgram(path=str(Path(path).resolve()), is_version_3=version[0] == _OLDEST_HELM[0])
+
+
+class LocalHelm:
+    """The helm program of this machine; `guests` reaches guest clusters."""
+
+    def __init__(self, program: HelmProgram, guests: GuestFactory) -> None:
+        self._program = program
         self._guests = guests
 
     async def __call__(
@@ -103,7 +157,7 @@ class LocalHelm:
                 until = deadline if proxy is None else min(deadline, proxy.asked_at + HELM_IDLE_SECONDS)
                 return until - clock()
 
-            argv = [self._executable, *arguments]
+            argv = self._program.build_argv(arguments)
             return await run_process(
                 argv, env={**env, **more}, folder=folder, stdin=stdin, seconds_left=seconds_left
             )

@@ -3,4 +3,4 @@
 // Package tools names the command that the local fleet builds, so that go.mod and go.sum pin all that it needs.
 package tools
 
-import _ "helm.sh/helm/v3/cmd/helm"
+import _ "helm.sh/helm/v4/cmd/helm"

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from fipop.api import names
-from fipop.guest.helm.process import LocalHelm
+from fipop.guest.helm.process import LocalHelm, find_helm
 from fipop.kube.guests import GuestServers
 from fipop.operator.app import OperatorOptions, build_operator
 from localfleet.client import ApiClient, Json
@@ -91,7 +91,7 @@ class GuestBench:
             api=lambda: link,
             guests=self.guests,
             watch=watch,
-            helm=LocalHelm(self.helm_program, self.guests),
+            helm=LocalHelm(find_helm(self.helm_program), self.guests),
             clock=VirtualClock(),
             random=Random(1),
         )
@@ -164,7 +164,10 @@ class GuestBench:
 
     async def of_helm(self) -> set[str]:
         """All objects of the releases' kinds that helm made, by kind and name."""
-        found = set()
+        return set(await self.objects_of_helm())
+
+    async def objects_of_helm(self) -> dict[str, Json]:
+        found = {}
         for path in (
             "/apis/apps/v1/daemonsets",
             "/apis/apps/v1/deployments",
@@ -173,7 +176,7 @@ class GuestBench:
             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         ):
             for each in await self.client.items(path, labelSelector="app.kubernetes.io/managed-by=Helm"):
-                found.add(f"{path.rpartition('/')[2]}/{each['metadata']['name']}")
+                found[f"{path.rpartition('/')[2]}/{each['metadata']['name']}"] = each
         return found
 
     async def helm(self, *arguments: str | Path, values: str = "") -> None:

@@ -22,7 +22,7 @@ from fipop.guest.errors import ChartError
 from fipop.guest.helm.chart_store import Access, ChartStore
 from fipop.guest.helm.charts import Chart, Role
 from fipop.guest.helm.command import Helm, empty_folder
-from fipop.guest.helm.process import LocalHelm
+from fipop.guest.helm.process import LocalHelm, find_helm
 from fipop.kube.guests import GuestServers
 from localfleet.assets import ensure
 from localfleet.certificates import CertificateAuthority, build_authority, build_server_tls
@@ -63,7 +63,7 @@ class Sources:
             return {"data": encoded}
 
         empty_folder(self.folder)
-        helm = Helm(process=LocalHelm(str(self.program), GuestServers()), folder=self.folder)
+        helm = Helm(process=LocalHelm(find_helm(str(self.program)), GuestServers()), folder=self.folder)
         self.store = ChartStore(helm=helm, client=AnsweringClient(get=get), namespace="kube-fip")  # type: ignore[arg-type]
 
     async def fetch(self, wanted: Chart, host: str = "") -> Chart:

@@ -33,8 +33,11 @@ def write_kubeconfig(folder: Path, server: str) -> Path:
 @pytest.fixture
 def helm(tmp_path: Path) -> Path:
     """A program that could be helm."""
-    path = tmp_path / "helm"
-    path.write_text("#!/bin/sh\n")
+    return write_helm(tmp_path / "helm", "v4.3.2")
+
+
+def write_helm(path: Path, version: str) -> Path:
+    path.write_text(f"#!/bin/sh\necho {version}\n")
     path.chmod(0o755)
     return path
 
@@ -93,6 +96,22 @@ async def test_a_helm_that_is_missing_is_told(kubeconfig: Path) -> None:
     assert await ends("--kubeconfig", kubeconfig) == expected
     named = await ends("--kubeconfig", kubeconfig, "--helm", "/nowhere/helm")
     assert named == "helm program /nowhere/helm cannot be run. Install it, or name it with --helm"
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [
+        ("v3.12.3", "has version 3.12, and fipop needs 3.13 or later"),
+        ("v2.17.0", "has version 2.17, and fipop needs 3.13 or later"),
+        ("nonsense", "does not report its version"),
+    ],
+)
+async def test_a_helm_that_cannot_be_used_is_reported(
+    kubeconfig: Path, tmp_path: Path, version: str, problem: str
+) -> None:
+    helm = write_helm(tmp_path / "helm", version)
+    told = await ends("--kubeconfig", kubeconfig, "--helm", helm)
+    assert told == f"helm program {helm} {problem}. Name another one with --helm"
 
 
 async def test_a_folder_whose_files_cannot_be_read_is_told(

@@ -18,7 +18,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from fipop.boundary import SystemClock
 from fipop.errors import StartError
-from fipop.guest.helm.process import LocalHelm
+from fipop.guest.helm.process import HelmProgram, LocalHelm
 from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer
 from fipop.operator.app import Operator, OperatorOptions, build_operator
@@ -37,7 +37,7 @@ def build(configuration: Configuration, **options: Any) -> Operator:
         api=lambda: HttpServer(configuration),
         guests=GuestServers(),
         watch=partial(watch, configuration, settings=build_settings(SystemRandom()), started=lambda: None),
-        helm=LocalHelm("helm", GuestServers()),
+        helm=LocalHelm(HelmProgram(path="helm"), GuestServers()),
         clock=SystemClock(),
         random=SystemRandom(),
     )
