@@ -30,8 +30,8 @@ from fipop.guest.helm.proxy import GuestApiProxy, HelmTarget, open_proxy
 DATA_BYTES = 208 * 1024 * 1024
 """The writable memory that a program can map (RLIMIT_DATA): it shares the limit of the container.
 
-helm 4 needs 112 MiB to upgrade what fipop installs (helm 3: 104), and touches 40 of them. Two that are led to use all of
-it touch 370 MiB, of the chart's 640: what a guest cluster's Secrets unpack to is up to its administrators.
+helm 4 needs 112 MiB to upgrade what fipop installs (helm 3: 104), and touches 40 of them. Two that are led to use all
+of it touch 370 MiB, of the chart's 640: what a guest cluster's Secrets unpack to is up to its administrators.
 """
 FILE_BYTES = 64 * 1024 * 1024
 """The longest file that a program writes (RLIMIT_FSIZE): the archive of a chart."""
