@@ -27,7 +27,7 @@ from fipop.cloudprovider.app import build_provider, release_services
 from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_network
 from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
-from fipop.guest.service_uses import split_classes
+from fipop.guests.service_uses import split_classes
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.server import HttpServer
 from fipop.runtime.leader_election import LeaseTimes

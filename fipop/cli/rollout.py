@@ -26,11 +26,11 @@ from fipop.errors import FipopError, ForbiddenError, NotFoundError
 from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
-from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.report.findings import STOP_ADVICE
 from fipop.report.reading import SnapshotReader
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import Snapshot
+from fipop.rollout.plan import Phase, Rollout
 
 _RETRY_SECONDS = 30.0
 """How long the operator may take to notice that the annotation of an earlier retry is gone."""

@@ -62,7 +62,7 @@ from fipop.cloudprovider.service import (
 from fipop.cloudprovider.services import Machines, ServiceCache
 from fipop.cloudprovider.sticky import StickyAddresses
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
-from fipop.guest.config_map import read_applied
+from fipop.guests.config_map import read_applied
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient

@@ -6,7 +6,7 @@ from fipop.api.oddities import EXACT, find_oddities
 from fipop.cloudprovider.allocate import DHCP_ADDRESSES, Usage, User, name_users
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.service import ADDRESSES, MOST_ADDRESSES, Service
-from fipop.guest.service_uses import IGNORE
+from fipop.guests.service_uses import IGNORE
 from fipop.ipam.addresses import FamilyPolicy, format_address, parse_addresses
 from fipop.texts import clean
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from fipop.api.names import GROUP
 from fipop.cloudprovider.allocate import DHCP_ADDRESSES, Port
-from fipop.guest.in_use import ANNOTATION_LOAD_BALANCER_IPS
-from fipop.guest.service_uses import ADDRESS_ASSIGNED, IGNORE, read_families
+from fipop.guests.in_use import ANNOTATION_LOAD_BALANCER_IPS
+from fipop.guests.service_uses import ADDRESS_ASSIGNED, IGNORE, read_families
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_addresses
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
 from fipop.kube.events import ObjectReference

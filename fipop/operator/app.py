@@ -14,28 +14,28 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from fipop.addresses.stores import WATCHED, ClusterCache
 from fipop.api import names
 from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watch, end_process
-from fipop.guest.clients import GuestClients
-from fipop.guest.helm.chart_store import ChartStore
-from fipop.guest.helm.command import Helm, empty_folder
+from fipop.guests.clients import GuestClients
+from fipop.helm.chart_store import ChartStore
+from fipop.helm.command import Helm, empty_folder
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.metrics import counters
 from fipop.metrics.gauges import Gauges, build_registry
-from fipop.operator.configuration import Configuration
 from fipop.operator.crds import find_our_age, read_crds, settle_crds
 from fipop.operator.installations import Installations
 from fipop.operator.manager import Manager
 from fipop.operator.metrics import Fleet, read_fleet, render_fleet
 from fipop.operator.predecessor import Predecessor
-from fipop.operator.queues import build_queues
+from fipop.runtime.configuration import Configuration
 from fipop.runtime.http import ProbeServer
 from fipop.runtime.informer import Relister
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
+from fipop.runtime.queues import build_queues
 from fipop.settings.options import Settings
-from fipop.state.cache import WATCHED, ClusterCache
 from fipop.texts import clean
 
 logger = logging.getLogger(__name__)

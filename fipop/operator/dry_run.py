@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from fipop.addresses.decision import World, decide
+from fipop.addresses.gate import Gate
+from fipop.addresses.range_selection import choose_for_guest
+from fipop.addresses.reconciler import build_spec_patch
+from fipop.addresses.reports import Source
+from fipop.addresses.reservations import build_held, build_quarantined
+from fipop.addresses.status import StatusBuilder
+from fipop.addresses.stores import WATCHED, ClusterCache
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
-from fipop.guest.in_use import SERVICE, Carrier, InUseAddresses, build_parts
+from fipop.guests.directory import GuestDirectory
+from fipop.guests.discovery import build_floating_ip, needs_floating_ip
+from fipop.guests.in_use import SERVICE, Carrier, InUseAddresses, build_parts
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.operator.addresses.decision import World, decide
-from fipop.operator.addresses.range_selection import choose_for_guest
-from fipop.operator.addresses.reconciler import build_spec_patch
-from fipop.operator.addresses.reservations import build_held, build_quarantined
-from fipop.operator.addresses.status import StatusBuilder
-from fipop.operator.guests.discovery import build_floating_ip, needs_floating_ip
-from fipop.state.cache import WATCHED, ClusterCache
-from fipop.state.gate import Gate
-from fipop.state.guests import GuestDirectory
-from fipop.state.reports import Source
 
 MAX_ROUNDS = 5
 """A decision can change what others wait for: so many rounds over all floating IPs are made at most."""

@@ -12,12 +12,28 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
+from fipop.addresses.decision import World
+from fipop.addresses.gate import Gate
+from fipop.addresses.inventory import BY_NAMED
+from fipop.addresses.quarantine import QuarantineReconciler, request_reservation
+from fipop.addresses.ranges import RangeReconciler, request_count
+from fipop.addresses.reconciler import FloatingIPReconciler
+from fipop.addresses.reservations import ReservationStore
+from fipop.addresses.status import StatusBuilder
+from fipop.addresses.stores import ClusterCache
 from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
-from fipop.guest.clients import GuestClients
-from fipop.guest.helm.chart_store import ChartStore
-from fipop.guest.helm.command import Helm
+from fipop.guests.clients import GuestClients
+from fipop.guests.demand import DemandController
+from fipop.guests.desired import find_members, has_members
+from fipop.guests.directory import GuestDirectory
+from fipop.guests.discovery import GuestReconciler
+from fipop.guests.install import InstallController
+from fipop.guests.permits import WritePermits
+from fipop.guests.reconciler import VisitController
+from fipop.helm.chart_store import ChartStore
+from fipop.helm.command import Helm
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
@@ -29,20 +45,10 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.metrics.counters import forget_guest
-from fipop.operator.addresses.decision import World
-from fipop.operator.addresses.quarantine import QuarantineReconciler, request_reservation
-from fipop.operator.addresses.ranges import RangeReconciler, request_count
-from fipop.operator.addresses.reconciler import FloatingIPReconciler
-from fipop.operator.addresses.reservations import ReservationStore
-from fipop.operator.addresses.status import StatusBuilder
-from fipop.operator.configuration import Configuration
-from fipop.operator.demand.controller import DemandController
-from fipop.operator.guests.discovery import GuestReconciler
-from fipop.operator.guests.duties import find_members, has_members
-from fipop.operator.guests.installs import InstallController
-from fipop.operator.guests.permits import WritePermits
-from fipop.operator.guests.visits import VisitController
-from fipop.operator.queues import (
+from fipop.rancher.matching import Guest
+from fipop.rollout.controller import RolloutController
+from fipop.runtime.configuration import Configuration
+from fipop.runtime.queues import (
     OBJECT_CONCURRENCY,
     Controller,
     Event,
@@ -55,15 +61,9 @@ from fipop.operator.queues import (
     request_visit,
     request_waiting,
 )
-from fipop.operator.rollout.controller import RolloutController
-from fipop.rancher.matching import Guest
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 from fipop.settings.options import Settings
-from fipop.state.cache import ClusterCache
-from fipop.state.gate import Gate
-from fipop.state.guests import GuestDirectory
-from fipop.state.ledger import BY_NAMED
 
 logger = logging.getLogger(__name__)
 

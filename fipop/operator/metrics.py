@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from fipop.addresses.status import find_conflict
+from fipop.addresses.stores import ClusterCache
 from fipop.api.conditions import ConditionType, Verdict, find_condition
 from fipop.api.objects import Capacity, FloatingIP, FloatingIPRange
+from fipop.guests.directory import GuestState
 from fipop.ipam.addresses import Family
 from fipop.metrics.gauges import Series, build_gauge
-from fipop.operator.addresses.status import find_conflict
 from fipop.operator.manager import Manager
-from fipop.operator.rollout.plan import Rollout
 from fipop.rancher.matching import Guest
-from fipop.state.cache import ClusterCache
-from fipop.state.guests import GuestState
+from fipop.rollout.plan import Rollout
 
 _LEGACY_RANGE = ("fiprangename", "fiprange", "harvesterclustername", "harvesternetworkname")
 

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 
+from fipop.addresses.claims import names_address, read_addresses
+from fipop.addresses.inventory import OwnerKey
 from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Requested
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
@@ -15,8 +17,6 @@ from fipop.ipam.intervals import AddressSet
 from fipop.ipam.ranges import Range, Usage
 from fipop.report.rendering import moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
-from fipop.state.claims import names_address, read_addresses
-from fipop.state.ledger import OwnerKey
 
 
 class AddressState(StrEnum):

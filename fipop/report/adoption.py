@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from fipop.addresses.claims import read_addresses
+from fipop.addresses.stores import ClusterCache
 from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, format_address
 from fipop.report.guests import GuestReport
 from fipop.report.ranges import report_ranges
 from fipop.report.snapshot import Snapshot, Unread
-from fipop.state.cache import ClusterCache
-from fipop.state.claims import read_addresses
 
 CLUSTER_MISMATCH = "ClusterMismatch"
 """The reason for which the operator writes to no guest cluster: the floating IP names another one."""

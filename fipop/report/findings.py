@@ -14,12 +14,10 @@ from enum import StrEnum
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, KubeObject
-from fipop.guest.findings import IN_TRANSIT
+from fipop.guests.conditions import IN_TRANSIT
 from fipop.ipam.addresses import format_address
 from fipop.ipam.ranges import OVERLAP_REMEDY
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS, Resource
-from fipop.operator.rollout.controller import describe_change
-from fipop.operator.rollout.plan import Phase
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.addresses import find_having
 from fipop.report.fleet import NO_STATUS, FloatingIPReport, GuestSummary
@@ -27,6 +25,8 @@ from fipop.report.ranges import RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
 from fipop.report.values import find_unfitting
+from fipop.rollout.controller import describe_change
+from fipop.rollout.plan import Phase
 from fipop.texts import count_text, sentence
 
 PENDING_GRACE = timedelta(minutes=5)

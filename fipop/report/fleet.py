@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+from fipop.addresses.status import NO_ADDRESS
 from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
 from fipop.api.objects import FloatingIP, ReleaseStatus
-from fipop.operator.addresses.status import NO_ADDRESS
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.snapshot import Snapshot
 

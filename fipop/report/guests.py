@@ -8,21 +8,21 @@ import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fipop.addresses.claims import read_addresses
 from fipop.api.names import GUEST_CONFIG_MAP, KUBECONFIG_SECRET_SUFFIX
 from fipop.errors import FipopError, ForbiddenError
-from fipop.guest.clients import open_guest
-from fipop.guest.errors import explain_refusal
-from fipop.guest.in_use import AddressedService, find_in_use
-from fipop.guest.observe import observe, read_in_use
-from fipop.guest.releases import find_places
-from fipop.guest.workloads import Workload
+from fipop.guests.clients import open_guest
+from fipop.guests.errors import explain_refusal
+from fipop.guests.in_use import AddressedService, find_in_use
+from fipop.guests.observed import observe, read_in_use
+from fipop.helm.releases import find_places
+from fipop.helm.workloads import Workload
 from fipop.ipam.addresses import Address, format_address
 from fipop.jsons import as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.guests import GuestServers, read_kubeconfig
 from fipop.kube.resources import SECRETS
 from fipop.report.snapshot import Snapshot, Unread
-from fipop.state.claims import read_addresses
 from fipop.texts import clean
 
 GUESTS_AT_ONCE = 16

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fipop.addresses.ranges import build_conditions, describe_unknown_harvester, find_ineffective
 from fipop.api.conditions import ConditionType
 from fipop.api.objects import FloatingIPRange
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import RangeUsage, Usage
-from fipop.operator.addresses.ranges import build_conditions, describe_unknown_harvester, find_ineffective
 from fipop.report.snapshot import Kind, Snapshot
 
 NEARLY_FULL_PERCENT = 90.0

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
+from fipop.addresses.stores import ClusterCache
 from fipop.api import names
 from fipop.api.codec import parse_time
 from fipop.api.options import find_binary, read_texts
@@ -27,7 +28,6 @@ from fipop.kube.resources import (
 )
 from fipop.operator.crds import revision_of
 from fipop.operator.installations import read_leader_namespace
-from fipop.operator.rollout.controller import parse_counts, parse_rollout
 from fipop.rancher.objects import LABEL_PROVIDER, PROVIDER_HARVESTER
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
@@ -38,8 +38,8 @@ from fipop.report.snapshot import (
     Unread,
     Workload,
 )
+from fipop.rollout.controller import parse_counts, parse_rollout
 from fipop.settings.options import NOTHING_KNOWN, find_unknown, parse_settings, warnings
-from fipop.state.cache import ClusterCache
 
 T = TypeVar("T")
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from fipop.addresses.claims import read_addresses
+from fipop.addresses.stores import ClusterCache
 from fipop.api import names
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, parse_addresses
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.operator.rollout.controller import describe_change
-from fipop.operator.rollout.plan import Phase, Rollout
+from fipop.rollout.controller import describe_change
+from fipop.rollout.plan import Phase, Rollout
 from fipop.settings.options import DEFAULTS, BadOption, Settings
-from fipop.state.cache import ClusterCache
-from fipop.state.claims import read_addresses
 
 
 class Kind(StrEnum):

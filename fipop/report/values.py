@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fipop.api import names
-from fipop.guest.helm.charts import Role, Target, wanted_charts, wanted_overrides, wanted_values
+from fipop.helm.charts import Role, Target, wanted_charts, wanted_overrides, wanted_values
 from fipop.jsons import as_mapping
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.settings.options import Settings, find_changed, parse_settings, settings_data

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fipop.guest.helm.charts import Chart as GuestChart
-from fipop.guest.helm.charts import Role, Target, complete_values, wanted_overrides, wanted_values
+from fipop.helm.charts import Chart as GuestChart
+from fipop.helm.charts import Role, Target, complete_values, wanted_overrides, wanted_values
 from fipop.rancher.objects import parse_provisioning_cluster
 from fipop.settings.options import DEFAULTS, parse_settings, warnings
 from tests.chart.rendering import ROOT, Chart

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from fipop.addresses.stores import ClusterCache
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
 from fipop.ipam.addresses import Address, Family, address_key, explode_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.state.cache import ClusterCache
 
 Json = dict[str, Any]
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fipop.guest.helm.charts import Chart, Role, Target
-from fipop.guest.releases import Release, Status, build_labels, read_release
-from fipop.guest.workloads import Workload, parse_daemon_set
+from fipop.helm.charts import Chart, Role, Target
+from fipop.helm.releases import Release, Status, build_labels, read_release
+from fipop.helm.workloads import Workload, parse_daemon_set
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
 
-from fipop.guest.helm.charts import Chart, Role, Target
-from fipop.guest.plan import Wish
-from fipop.operator.rollout.plan import (
+from fipop.guests.release_plan import Wish
+from fipop.helm.charts import Chart, Role, Target
+from fipop.rollout.plan import (
     Member,
     Phase,
     Policy,

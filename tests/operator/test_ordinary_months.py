@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from fipop.addresses.reports import Reports, Source
 from fipop.boundary import ApiRequest
-from fipop.guest.in_use import find_in_use
+from fipop.guests.in_use import find_in_use
 from fipop.ipam.pool import Part, parse_pool
 from fipop.ipam.ranges import Range, RangeTable
-from fipop.state.reports import Reports, Source
 from tests.harness.fleet import EVERY_GUEST, Fleet, Guest, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fipop.operator.rollout.plan import Phase
+from fipop.rollout.plan import Phase
 from fipop.settings.values import Amount
 from tests.operator.rollout_fleet import POLICY, ModelGuest, World, build_guests
 

@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 
 from fipop import deadlines
+from fipop.addresses import gate, quarantine, ranges, reports
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
 from fipop.cloudprovider import allocate, pools, service
-from fipop.guest import config_map, in_use
-from fipop.guest.helm import command, process, proxy
+from fipop.guests import config_map, in_use
+from fipop.guests import desired as duties
+from fipop.helm import command, process, proxy
 from fipop.ipam import pool
 from fipop.kube import guests
-from fipop.operator.addresses import quarantine, ranges
-from fipop.operator.guests import duties
 from fipop.settings.values import MAX_HELM_CONCURRENCY
 from fipop.settings.yaml import MAX_YAML_BYTES
-from fipop.state import gate, reports
 
 KIB, MIB = 1024, 1024 * 1024
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text()

@@ -15,7 +15,7 @@ from fipop.api import names
 from fipop.cli.main import main
 from fipop.cloudprovider import keepalived, service
 from fipop.cloudprovider.metrics import REGISTRY, ServiceSnapshot, render_services
-from fipop.guest.service_uses import IGNORE
+from fipop.guests.service_uses import IGNORE
 from fipop.metrics.gauges import Gauges, build_registry
 from fipop.rancher.matching import NoRange
 from fipop.settings.options import DEFAULTS, settings_data

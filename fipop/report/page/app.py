@@ -18,7 +18,6 @@ import jinja2
 from aiohttp import web
 
 from fipop.errors import FipopError
-from fipop.operator.rollout.controller import describe_change
 from fipop.report.addresses import (
     AddressReport,
     describe_services,
@@ -31,6 +30,7 @@ from fipop.report.page.snapshots import Snapshots
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind
 from fipop.report.status import StatusReport, describe_wait, find_waits
+from fipop.rollout.controller import describe_change
 from fipop.texts import count_text, sentence
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from fipop.api import names
-from fipop.guest.helm.process import LocalHelm, find_helm
+from fipop.helm.process import LocalHelm, find_helm
 from fipop.kube.guests import GuestServers
 from fipop.operator.app import OperatorOptions, build_operator
 from localfleet.client import ApiClient, Json

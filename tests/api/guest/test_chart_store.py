@@ -18,11 +18,11 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.guest.errors import ChartError
-from fipop.guest.helm.chart_store import Access, ChartStore
-from fipop.guest.helm.charts import Chart, Role
-from fipop.guest.helm.command import Helm, empty_folder
-from fipop.guest.helm.process import LocalHelm, find_helm
+from fipop.guests.errors import ChartError
+from fipop.helm.chart_store import Access, ChartStore
+from fipop.helm.charts import Chart, Role
+from fipop.helm.command import Helm, empty_folder
+from fipop.helm.process import LocalHelm, find_helm
 from fipop.kube.guests import GuestServers
 from localfleet.assets import ensure
 from localfleet.certificates import CertificateAuthority, build_authority, build_server_tls

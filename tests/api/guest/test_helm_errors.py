@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from fipop.guest.errors import HelmError, HelmFailure
-from fipop.guest.helm.command import Helm, empty_folder
-from fipop.guest.helm.process import LocalHelm, find_helm
-from fipop.guest.helm.proxy import HelmTarget
+from fipop.guests.errors import HelmError, HelmFailure
+from fipop.helm.command import Helm, empty_folder
+from fipop.helm.process import LocalHelm, find_helm
+from fipop.helm.proxy import HelmTarget
 from fipop.kube.guests import GuestAccess, GuestServers
 from localfleet.client import ApiClient
 from localfleet.controlplane import ControlPlane

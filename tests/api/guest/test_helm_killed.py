@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from fipop.guest import plan
+from fipop.guests import release_plan as plan
 from localfleet.routes import Fault, SeenRequest
 from localfleet.waiting import eventually
 from tests.api.guest.guest_bench import OTHER_VALUES, PATIENCE_SECONDS, GuestBench

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fipop.api import names
-from fipop.guest.helm.command import Helm, HelmCommand
-from fipop.guest.helm.process import LocalHelm, find_helm
-from fipop.guest.helm.proxy import HelmTarget
+from fipop.helm.command import Helm, HelmCommand
+from fipop.helm.process import LocalHelm, find_helm
+from fipop.helm.proxy import HelmTarget
 from fipop.kube.guests import GuestAccess
 from localfleet.assets import ensure_all
 from localfleet.harvester_guest import DAEMON_SET

@@ -14,7 +14,7 @@ from fipop.cli.cloud_provider import (
 )
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions
 from fipop.errors import StartError
-from fipop.guest.service_uses import DEFAULT_CLASS
+from fipop.guests.service_uses import DEFAULT_CLASS
 from localfleet.rancher_objects import build_kubeconfig
 
 

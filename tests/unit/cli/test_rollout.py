@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from fipop.cli.main import main
 from fipop.kube.client import KubeClient
-from fipop.operator.rollout.controller import render_rollout
-from fipop.operator.rollout.plan import Phase, Rollout
+from fipop.rollout.controller import render_rollout
+from fipop.rollout.plan import Phase, Rollout
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link
 from tests.harness.releases import OTHER, TARGET, target
 from tests.unit.report.snapshots import build_cluster

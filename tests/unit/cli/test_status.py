@@ -10,8 +10,8 @@ import pytest
 from fipop.api.codec import format_time
 from fipop.api.names import ANNOTATION_PAUSED
 from fipop.errors import ApiError, UnavailableError
-from fipop.operator.rollout.plan import Rollout
 from fipop.report.snapshot import Snapshot, Unread
+from fipop.rollout.plan import Rollout
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import TARGET

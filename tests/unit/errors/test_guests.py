@@ -2,7 +2,7 @@
 
 import pytest
 
-from fipop.guest.errors import ChartError, HelmError, HelmFailure, VisitTimeoutError
+from fipop.guests.errors import ChartError, HelmError, HelmFailure, VisitTimeoutError
 
 
 @pytest.mark.parametrize("failure", list(HelmFailure))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPSpec, FloatingIPStatus, Metadata
-from fipop.guest.config_map import Known, Plan, build_keys, find_namespace, parse_config_map, plan_config_map
+from fipop.guests.config_map import Known, Plan, build_keys, find_namespace, parse_config_map, plan_config_map
 from fipop.ipam.addresses import parse_address
 from fipop.ipam.pool import MAX_GUEST_PARTS
 

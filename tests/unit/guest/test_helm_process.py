@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fipop.boundary import Finished
-from fipop.guest.helm.process import FILE_BYTES, STDERR_BYTES, STDOUT_BYTES, run_process
+from fipop.helm.process import FILE_BYTES, STDERR_BYTES, STDOUT_BYTES, run_process
 from localfleet.waiting import eventually
 
 SHELL = "/bin/sh"

@@ -19,7 +19,7 @@ from aiohttp import web
 from yarl import URL
 
 from fipop.errors import ApiError, FipopError
-from fipop.guest.helm.proxy import (
+from fipop.helm.proxy import (
     ANSWER_BYTES,
     BODY_BYTES,
     GuestApiProxy,

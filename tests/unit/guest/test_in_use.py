@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api.names import ANNOTATION_APPLIED
-from fipop.guest.in_use import (
+from fipop.guests.in_use import (
     MAX_PARTS,
     InUseAddresses,
     TooManyAddressesError,

@@ -7,10 +7,11 @@ import pytest
 
 from fipop.api.conditions import Verdict
 from fipop.api.objects import ReleaseStatus
-from fipop.guest.errors import ChartError
-from fipop.guest.findings import judge_release
-from fipop.guest.harvester import is_back, should_park
-from fipop.guest.helm.charts import (
+from fipop.guests.conditions import judge_release
+from fipop.guests.errors import ChartError
+from fipop.guests.harvester import is_back, should_park
+from fipop.guests.release_plan import Step
+from fipop.helm.charts import (
     Chart,
     Role,
     complete_values,
@@ -19,9 +20,8 @@ from fipop.guest.helm.charts import (
     render_target,
     same_values,
 )
-from fipop.guest.plan import Step
-from fipop.guest.releases import Owner, Release, Status, find_places, label_as_seen, read_release, take_over
-from fipop.guest.workloads import PARKED_LABEL, Workload, parse_daemon_set, parse_deployment
+from fipop.helm.releases import Owner, Release, Status, find_places, label_as_seen, read_release, take_over
+from fipop.helm.workloads import PARKED_LABEL, Workload, parse_daemon_set, parse_deployment
 from fipop.settings.options import DEFAULTS
 from tests.harness.releases import NOW, OTHER, TARGET, daemon_set, installed, place, secret
 

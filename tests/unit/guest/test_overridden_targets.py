@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fipop.guest.helm.charts import (
+from fipop.guests.record import VisitRecord
+from fipop.helm.charts import (
     Chart,
     Role,
     Target,
@@ -16,7 +17,6 @@ from fipop.guest.helm.charts import (
 )
 from fipop.rancher.objects import ProvisioningCluster, parse_provisioning_cluster
 from fipop.settings.options import DEFAULTS, Settings, parse_settings
-from fipop.state.visits import VisitRecord
 from tests.harness.steps import count_steps
 
 RACKS = """\

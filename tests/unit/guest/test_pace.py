@@ -2,7 +2,7 @@
 
 import asyncio
 
-from fipop.guest.pace import BURST, Pace
+from fipop.guests.pace import BURST, Pace
 
 RATE = 50
 

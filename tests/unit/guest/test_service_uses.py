@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guest.service_uses import ServiceUse, read_classes, read_use
+from fipop.guests.service_uses import ServiceUse, read_classes, read_use
 from fipop.ipam.addresses import Family, parse_address
 
 CREATED, TOLD = "2026-05-04T09:00:00Z", "2026-05-04T09:10:00Z"

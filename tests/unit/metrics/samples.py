@@ -6,17 +6,17 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import Capacity, FloatingIPRange, Metadata, RangeSpec, RangeStatus, Usage
-from fipop.guest.findings import GuestObservation
-from fipop.guest.helm.charts import Chart, Role, Target
+from fipop.guests.conditions import GuestObservation
+from fipop.guests.demand_record import DemandRecord, DemandReport
+from fipop.guests.directory import GuestState
+from fipop.guests.record import VisitRecord
+from fipop.guests.services import MET
+from fipop.helm.charts import Chart, Role, Target
 from fipop.metrics import counters
 from fipop.metrics.gauges import Gauges, build_registry
-from fipop.operator.demand.plan import MET
 from fipop.operator.metrics import Fleet, render_fleet
-from fipop.operator.rollout.plan import Rollout
 from fipop.rancher.matching import Guest
-from fipop.state.demand import DemandRecord, DemandReport
-from fipop.state.guests import GuestState
-from fipop.state.visits import VisitRecord
+from fipop.rollout.plan import Rollout
 from tests.harness.guests import build_guest
 
 NONE = Usage()

@@ -18,7 +18,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from fipop.boundary import SystemClock
 from fipop.errors import StartError
-from fipop.guest.helm.process import HelmProgram, LocalHelm
+from fipop.helm.process import HelmProgram, LocalHelm
 from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer
 from fipop.operator.app import Operator, OperatorOptions, build_operator

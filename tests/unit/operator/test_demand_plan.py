@@ -16,9 +16,9 @@ from fipop.api.objects import (
     PerGuest,
     digest_spec,
 )
-from fipop.guest.service_uses import ServiceUse
+from fipop.guests.service_uses import ServiceUse
+from fipop.guests.services import Plan, Seen, Want, plan_floating_ips
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
-from fipop.operator.demand.plan import Plan, Seen, Want, plan_floating_ips
 
 V4, V6 = Family.IPV4, Family.IPV6
 BOTH = frozenset({V4, V6})

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from fipop.metrics.counters import REGISTRY
-from fipop.operator.queues import Key, Kind, Request, build_queues
+from fipop.runtime.queues import Key, Kind, Request, build_queues
 from tests.harness.idle import wait_idle
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fipop.api.conditions import ConditionType, Verdict
-from fipop.guest.helm.charts import Role
-from fipop.guest.releases import Status
-from fipop.operator.rollout.plan import Phase, Rollout, Standing
+from fipop.helm.charts import Role
+from fipop.helm.releases import Status
 from fipop.report.snapshot import Kind, Snapshot, Unread
+from fipop.rollout.plan import Phase, Rollout, Standing
 from tests.harness.documentation import DOCS
 from tests.harness.objects import Json, build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import TARGET

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from fipop.api.codec import format_time
-from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.report.findings import Finding, Severity, summarize
 from fipop.report.snapshot import SCHEMA_REVISIONS, Kind, Leadership, Snapshot, Unread, Workload
 from fipop.report.status import report_status
+from fipop.rollout.plan import Phase, Rollout
 from fipop.settings.options import DEFAULTS, BadOption, parse_settings
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import TARGET

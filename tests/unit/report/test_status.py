@@ -3,11 +3,11 @@
 import json
 from dataclasses import replace
 
-from fipop.operator.rollout.plan import Rollout
 from fipop.report.maps import draw_map
 from fipop.report.rendering import to_json
 from fipop.report.snapshot import Kind, Unread
 from fipop.report.status import report_status
+from fipop.rollout.plan import Rollout
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import OTHER, TARGET

@@ -3,6 +3,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fipop.addresses.stores import ClusterCache
+from fipop.guests.directory import GuestDirectory
 from fipop.kube.resources import (
     HARVESTER_CONFIGS,
     MANAGEMENT_CLUSTERS,
@@ -12,8 +14,6 @@ from fipop.kube.resources import (
 )
 from fipop.rancher.discovery import Discovery, NotAGuest, Waiting
 from fipop.rancher.matching import Guest
-from fipop.state.cache import ClusterCache
-from fipop.state.guests import GuestDirectory
 from tests.harness.objects import Json, cache_of
 
 GUEST = "c-m-1"

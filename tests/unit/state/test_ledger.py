@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from fipop.guest.in_use import Carrier, InUseAddresses, build_parts
+from fipop.addresses.reports import Source
+from fipop.addresses.stores import ClusterCache
+from fipop.guests.in_use import Carrier, InUseAddresses, build_parts
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.ranges import Usage
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.state.cache import ClusterCache
-from fipop.state.reports import Source
 from tests.harness.objects import (
     NOW,
     Json,

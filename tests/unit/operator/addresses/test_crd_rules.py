@@ -9,11 +9,11 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fipop.addresses.request import Blocker, read_request
 from fipop.api.objects import FloatingIP, FloatingIPSpec, Metadata
 from fipop.ipam.addresses import explode_address, parse_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.pool import parse_pool
-from fipop.operator.addresses.request import Blocker, read_request
 from tests.chart.rendering import ROOT, Object
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.ipam.addresses import Family, parse_address
-from fipop.ipam.errors import RangeDrainingError
-from fipop.operator.addresses.request import (
+from fipop.addresses.claims import read_addresses
+from fipop.addresses.request import (
     Blocker,
     Request,
     blocker_of,
@@ -18,7 +17,8 @@ from fipop.operator.addresses.request import (
     is_made_by_us,
     read_request,
 )
-from fipop.state.claims import read_addresses
+from fipop.ipam.addresses import Family, parse_address
+from fipop.ipam.errors import RangeDrainingError
 from tests.harness.objects import floating_ip, reservation
 
 V4, V6 = Family.IPV4, Family.IPV6

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
+from fipop.addresses.claims import Claim
+from fipop.addresses.reports import Source
+from fipop.addresses.reservations import can_take
+from fipop.addresses.stores import ClusterCache
 from fipop.api.objects import FloatingIPReservation, Owner, Requested
-from fipop.guest.in_use import Carrier, InUseAddresses, build_parts
+from fipop.guests.directory import GuestDirectory
+from fipop.guests.in_use import Carrier, InUseAddresses, build_parts
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS
-from fipop.operator.addresses.reservations import can_take
-from fipop.state.cache import ClusterCache
-from fipop.state.claims import Claim
-from fipop.state.guests import GuestDirectory
-from fipop.state.reports import Source
 from tests.harness.objects import NOW, reservation
 from tests.unit.report.snapshots import build_cluster
 

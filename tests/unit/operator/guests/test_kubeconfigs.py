@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fipop.errors import ForbiddenError
-from fipop.operator.guests.kubeconfigs import KubeconfigMissingError, NotConnectedError, read_access
+from fipop.guests.access import KubeconfigMissingError, NotConnectedError, read_access
 from tests.harness.answering_client import AnsweringClient
 from tests.harness.guests import build_guest
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from fipop.operator.rollout.plan import Phase, Rollout
 from fipop.report.snapshot import Snapshot, Unread
+from fipop.rollout.plan import Phase, Rollout
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import target
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot

@@ -1,0 +1,397 @@
+"""Which addresses a floating IP should hold: all that it asks for, or else exactly what it has.
+
+The decision reads the cache and changes nothing, so it is the same whoever makes it, and however often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from fipop.addresses.claims import Claim, address_of, names_address, read_addresses
+from fipop.addresses.gate import Gate
+from fipop.addresses.range_selection import find_range, find_restriction
+from fipop.addresses.ranges import describe_problem
+from fipop.addresses.request import (
+    Blocker,
+    Request,
+    blocker_of,
+    describe_holder,
+    describe_invalid,
+    describe_namer,
+    describe_reporter,
+    describe_stranger,
+    is_made_by_us,
+    read_request,
+)
+from fipop.addresses.reservations import can_take
+from fipop.addresses.stores import BY_FORMER_OWNER, ClusterCache, former_key
+from fipop.api import names
+from fipop.api.names import DEFAULT_ADDRESS_SPACE
+from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Owner, Requested
+from fipop.guests.directory import GuestDirectory
+from fipop.ipam.addresses import Address, Family
+from fipop.ipam.errors import IpamError
+from fipop.rancher.discovery import choose_cluster
+from fipop.rancher.objects import ProvisioningCluster
+
+_MAY_PASS = frozenset({"RangeFull", "QuotaExceeded"})
+"""Reasons that may be over in a moment, if others only claim what is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What decisions rest on."""
+
+    cache: ClusterCache
+    guests: GuestDirectory
+    gate: Gate
+    ours_since: Callable[[], datetime | None] = lambda: None
+    """Returns when fipop came to this cluster: floating IPs that are older were made for kube-fip-operator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a floating IP should hold."""
+
+    holds: tuple[Claim, ...]
+    """Of one address space, IPv4 first."""
+    had: tuple[Claim, ...] = ()
+    """What it has now: that is reserved before anything else happens, in case a reservation is missing."""
+    blockers: tuple[Blocker, ...] = ()
+    """Why that is not all that it asks for."""
+    is_final: bool = True
+    """Whether spec and status can say so. Not while the gate is closed, or before the guest cluster is known."""
+
+    @property
+    def is_fulfilled(self) -> bool:
+        """Whether the floating IP gets what it asks for."""
+        return bool(self.holds) and all(each.is_tolerable for each in self.blockers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestBinding:
+    """The provisioning Cluster that a floating IP's namespace belongs to; None, with the reason, if there is none."""
+
+    cluster: ProvisioningCluster | None
+    blocker: Blocker | None = None
+
+
+def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
+    """Find the guest cluster by the namespace alone; the annotation `clustername` can only object, never steer."""
+    namespace = floating_ip.namespace
+    cluster = choose_cluster(cache.guest_clusters(namespace), cache.management.get("", namespace))
+    if cluster is None:
+        return GuestBinding(cluster=None, blocker=describe_stranger(floating_ip, cache.clusters.all()))
+    if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:
+        message = (
+            f'Annotation {names.ANNOTATION_CLUSTER} must be "{cluster.name}", the cluster of namespace {namespace}: it '
+            f'is "{floating_ip.cluster[:253]}", so fipop writes no guest cluster. Correct or remove it.'
+        )
+        return GuestBinding(cluster=cluster, blocker=Blocker(reason="ClusterMismatch", message=message))
+    if floating_ip.problem:
+        return GuestBinding(cluster=cluster, blocker=describe_invalid(floating_ip.problem))
+    return GuestBinding(cluster=cluster)
+
+
+def decide(world: World, floating_ip: FloatingIP) -> Decision:
+    """Decide what a floating IP should hold."""
+    held = [each for each in world.cache.reservations_of(floating_ip.key) if each.is_held]
+    owner = _build_owner(world.cache, floating_ip, held)
+    request = read_request(floating_ip)
+    found = _find_range(world, floating_ip, held, owner, request)
+    current = _find_current(world, floating_ip, held, owner, request, found)
+    if isinstance(request, Request) and isinstance(found, FloatingIPRange):
+        wish = _Wish(
+            world=world,
+            floating_ip=floating_ip,
+            owner=owner,
+            request=request,
+            range=found,
+            current=current,
+            held=held,
+        )
+        decision = wish.follow()
+    else:
+        blocker = request if isinstance(request, Blocker) else found
+        decision = Decision(holds=_in_order(current), blockers=(blocker,))  # type: ignore[arg-type]
+    had = _in_order(current)
+    reserved = {each.name for each in held}
+    new = {each.range for each in decision.holds if each not in had and each.name not in reserved}
+    may_go_on = all(world.gate.may_assign(floating_ip.key, each) for each in new)
+    is_undecided = any(each.reason in _MAY_PASS for each in decision.blockers) and (
+        isinstance(found, FloatingIPRange) and world.cache.ledger.has_claims(found.name, but=owner)
+    )
+    if not may_go_on or (decision.blockers and (is_undecided or not world.gate.is_open)):
+        return Decision(holds=had, is_final=False)
+    is_explained = not (decision.blockers and world.guests.is_pending(floating_ip.namespace))
+    return replace(decision, had=had, is_final=is_explained)
+
+
+def is_inherited(world: World, floating_ip: FloatingIP) -> bool:
+    """Return whether kube-fip-operator assigned what the spec names: it is older than fipop, and has no status yet."""
+    since = world.ours_since()
+    return since is not None and floating_ip.created < since and not floating_ip.status.observed_generation
+
+
+def is_older(one: FloatingIP, other: FloatingIP) -> bool:
+    """Return whether a floating IP is older; of two of the same second, the one whose name comes first."""
+    return (one.created, one.key) < (other.created, other.key)
+
+
+def find_holder(world: World, claim: Claim) -> Blocker | None:
+    """Return who has an address, by its reservation or its status; None if the claimant can have it."""
+    known = world.cache.ledger.reservation(claim.space, claim.address)
+    if known is not None and can_take(world.guests, known, claim):
+        return None
+    if known is not None:
+        return describe_holder(known, world.guests.describe_wait(known))
+    mine = world.cache.floating_ips.get(*claim.owner.key)
+    for namer in world.cache.ledger.named_by(claim.space, claim.address):
+        if mine is None or namer.key == claim.owner.key:
+            return None
+        if names_address(namer, claim.space, claim.address) or is_older(namer, mine):
+            return describe_namer(namer, claim.address)
+    return None
+
+
+def _build_owner(cache: ClusterCache, floating_ip: FloatingIP, held: list[FloatingIPReservation]) -> Owner:
+    """Build the owner to write; what was known of the guest cluster stays known while Rancher takes it apart."""
+    cluster = bind_guest(cache, floating_ip).cluster
+    known = held or cache.reservations_of(floating_ip.key)
+    if cluster is None and known:
+        return replace(known[0].spec.owner, uid=floating_ip.uid)
+    return Owner(
+        namespace=floating_ip.namespace,
+        name=floating_ip.name,
+        uid=floating_ip.uid,
+        cluster=cluster.name if cluster is not None else "",
+        workspace=cluster.namespace if cluster is not None else "",
+        imported=cluster.lives_on if cluster is not None else False,
+    )
+
+
+def _find_range(
+    world: World,
+    floating_ip: FloatingIP,
+    held: list[FloatingIPReservation],
+    owner: Owner,
+    request: Request | Blocker,
+) -> FloatingIPRange | Blocker:
+    """Return the range that serves, if it can be read."""
+    if isinstance(request, Blocker):
+        return request
+    known, is_resolved = (
+        world.guests.known(floating_ip.namespace),
+        world.guests.is_resolved(floating_ip.namespace),
+    )
+    had_from = {each.spec.range for each in _find_former(world.cache, owner)}
+    guest = known if is_resolved else None
+    found = find_range(world.cache, floating_ip, held, guest, request, had_from)
+    if isinstance(found, FloatingIPRange) and found.name in world.cache.ledger.problems:
+        return describe_problem(found.name, world.cache.ledger.problems[found.name], "RangeInvalid")
+    return found
+
+
+def _find_former(cache: ClusterCache, owner: Owner) -> list[FloatingIPReservation]:
+    """Return what the floating IP had, and what is in quarantine for one that it replaces, the last first."""
+    of_name = cache.reservations.by_index(BY_FORMER_OWNER, former_key(owner)) if owner.cluster else ()
+    found = {each.name: each for each in (*cache.reservations_of(owner.key), *of_name) if not each.is_held}
+    return sorted(found.values(), key=lambda each: each.spec.quarantined_until or EPOCH, reverse=True)
+
+
+def _find_current(
+    world: World,
+    floating_ip: FloatingIP,
+    held: list[FloatingIPReservation],
+    owner: Owner,
+    request: Request | Blocker,
+    found: FloatingIPRange | Blocker,
+) -> dict[Family, Claim]:
+    """Return what a floating IP has, and no other has by now.
+
+    That is what its status names, or its spec if kube-fip-operator assigned it; if there is neither, what is held.
+    """
+    static = request.static if isinstance(request, Request) else {}
+    status = floating_ip.status
+    space, range_name = status.address_space or DEFAULT_ADDRESS_SPACE, status.range or ""
+    named: Collection[Address] = read_addresses(status.addresses)
+    if is_inherited(world, floating_ip):
+        named = static.values()
+        range_name = floating_ip.range or range_name
+        if isinstance(found, FloatingIPRange):
+            space, range_name = found.spec.address_space, found.name
+    is_chosen = is_made_by_us(floating_ip)
+    current: dict[Family, Claim] = {}
+    for address in sorted(named):
+        known = world.cache.ledger.reservation(space, address)
+        is_static = address in static.values() and not is_chosen
+        claim = Claim(
+            space=space,
+            address=address,
+            range=known.spec.range if known is not None else range_name,
+            owner=owner,
+            requested=known.spec.requested if known else Requested.STATIC if is_static else Requested.DYNAMIC,
+        )
+        if find_holder(world, claim) is None:
+            current[address.family] = claim
+    if named:
+        return current
+    # A crash may have left more of a family than one. What the spec names comes first, then the oldest.
+    by_age = sorted(
+        held, key=lambda each: (address_of(each) not in static.values(), each.spec.since, each.name)
+    )
+    for each in by_age:
+        if each.spec.space == by_age[0].spec.space:
+            current.setdefault(address_of(each).family, _claim_of(each, owner))
+    return current
+
+
+def _claim_of(reservation: FloatingIPReservation, owner: Owner) -> Claim:
+    return Claim(
+        space=reservation.spec.space,
+        address=address_of(reservation),
+        range=reservation.spec.range,
+        owner=owner,
+        requested=reservation.spec.requested,
+    )
+
+
+def _in_order(claims: dict[Family, Claim]) -> tuple[Claim, ...]:
+    return tuple(claims[family] for family in sorted(claims))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """A request that can be read, and the range that serves it."""
+
+    world: World
+    floating_ip: FloatingIP
+    owner: Owner
+    request: Request
+    range: FloatingIPRange
+    current: dict[Family, Claim]
+    held: list[FloatingIPReservation]
+
+    def follow(self) -> Decision:
+        """Return all that is asked for, or what the floating IP has and why it gets no more."""
+        current, families = _in_order(self.current), self._families()
+        found: dict[Family, Claim] = {}
+        missing: list[Blocker] = []
+        for family in self.request.wanted(families, self._held_here()):
+            choice = self._choose(family, found.values())
+            if isinstance(choice, Claim):
+                found[family] = choice
+            elif self._can_do_without(family, families):
+                missing.append(choice)
+            else:
+                return Decision(holds=current, blockers=(choice,))
+        if not found:
+            return Decision(holds=current, blockers=tuple(missing))
+        blockers = tuple(replace(each, is_tolerable=True) for each in missing)
+        return Decision(holds=_in_order(found), blockers=blockers)
+
+    def _families(self) -> frozenset[Family]:
+        found = self.world.cache.ledger.ranges.get(self.range.name)
+        return frozenset(found.pool.families if found is not None else ())
+
+    def _held_here(self) -> frozenset[Family]:
+        return frozenset(family for family, each in self.current.items() if self._is_here(each))
+
+    def _can_do_without(self, family: Family, available: frozenset[Family]) -> bool:
+        """Return whether one family is enough; what the floating IP has it keeps, if the range has that family."""
+        is_had = family in self.current and family in available
+        return self.request.is_flexible and not is_had
+
+    def _find_asked(self, family: Family) -> Address | None:
+        """Return the address that the spec names, unless fipop chose it and wrote it there."""
+        mine, asked = self.current.get(family), self.request.static.get(family)
+        if mine is not None and mine.requested is Requested.DYNAMIC and asked == mine.address:
+            return None
+        return asked
+
+    def _choose(self, family: Family, beside: Collection[Claim]) -> Claim | Blocker:
+        """Choose the address of one family, beside those that are chosen already."""
+        mine, asked = self.current.get(family), self._find_asked(family)
+        if mine is not None and self._is_here(mine) and asked in {None, mine.address}:
+            return mine
+        restriction = find_restriction(self.range, self.world.guests.known(self.owner.namespace))
+        if restriction is not None:
+            return restriction
+        if asked is not None:
+            chosen = any(
+                each.spec.requested is Requested.DYNAMIC and self._is_of(each, asked) for each in self.held
+            )
+            claim = self._claim(asked, Requested.DYNAMIC if chosen else Requested.STATIC)
+            return self._find_blocker(claim, beside) or claim
+        for address in self._find_own(family):
+            is_same = mine is not None and mine.address == address
+            claim = self._claim(address, mine.requested if mine and is_same else Requested.DYNAMIC)
+            if self._find_blocker(claim, beside) is None:
+                return claim
+        free = self.world.cache.ledger.next_free(self.range.name, family)
+        if isinstance(free, IpamError):
+            return blocker_of(free)
+        claim = self._claim(free, Requested.DYNAMIC)
+        return self._find_blocker(claim, beside) or claim
+
+    def _find_own(self, family: Family) -> Iterator[Address]:
+        """Yield what it has, also in another range, what a move that was cut short reserved, and what it had.
+
+        Then what the key of fipop in its own guest cluster names, as after a restored backup.
+        """
+        mine, here = self.current.get(family), (self.range.spec.address_space, self.range.name)
+        if mine is not None:
+            yield mine.address
+        for each in (*self.held, *_find_former(self.world.cache, self.owner)):
+            if (each.spec.space, each.spec.range) == here and address_of(each).family is family:
+                yield address_of(each)
+        for address in self.world.cache.ledger.reports.find_ours(self.owner.namespace):
+            if address.family is family:
+                yield address
+
+    def _find_blocker(self, claim: Claim, beside: Collection[Claim]) -> Blocker | None:
+        """Return why an address cannot be claimed; None if it can."""
+        ledger = self.world.cache.ledger
+        refusal = ledger.ranges.refusal(claim.range, claim.address)
+        if refusal is not None:
+            return blocker_of(refusal)
+        holder = self._exceeds_quota(claim, beside) or find_holder(self.world, claim)
+        if holder is not None or self._had(claim):
+            return holder
+        rivals = ledger.find_rivals(self.floating_ip, claim.space, claim.address)
+        return describe_reporter(min(rivals), claim.address) if rivals else None
+
+    def _exceeds_quota(self, claim: Claim, beside: Collection[Claim]) -> Blocker | None:
+        """Return why a guest cluster gets no more addresses of the range."""
+        limit = self.range.spec.max_per_guest
+        shares = self.world.cache.ledger.shares(claim.owner.namespace, claim.range)
+        if limit is None or claim.name in shares or len(shares | {each.name for each in beside}) < limit:
+            return None
+        message = (
+            f'Range "{claim.range}" assigns at most {limit} addresses to a guest cluster (maxPerGuest): '
+            f"{claim.owner.namespace} has {len(shares)}, addresses in quarantine included. Delete unused FloatingIPs, "
+            "name one of these addresses in spec.ipaddress, or choose another range."
+        )
+        return Blocker(reason="QuotaExceeded", message=message)
+
+    def _claim(self, address: Address, requested: Requested) -> Claim:
+        return Claim(
+            space=self.range.spec.address_space,
+            address=address,
+            range=self.range.name,
+            owner=self.owner,
+            requested=requested,
+        )
+
+    def _is_here(self, claim: Claim) -> bool:
+        return (claim.space, claim.range) == (self.range.spec.address_space, self.range.name)
+
+    def _is_of(self, reservation: FloatingIPReservation, address: Address) -> bool:
+        return (reservation.spec.space, address_of(reservation)) == (self.range.spec.address_space, address)
+
+    def _had(self, claim: Claim) -> bool:
+        """Return whether it holds an address, or was the last to do so: no report takes it away."""
+        known = self.world.cache.ledger.reservation(claim.space, claim.address)
+        return known is not None and known.spec.owner.key == claim.owner.key

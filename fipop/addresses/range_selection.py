@@ -1,0 +1,169 @@
+"""Which range serves a floating IP."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from fipop.addresses.claims import address_of, read_addresses
+from fipop.addresses.request import Blocker, Request, describe_stranger
+from fipop.addresses.stores import ClusterCache
+from fipop.api import names
+from fipop.api.objects import FloatingIP, FloatingIPRange, FloatingIPReservation
+from fipop.ipam.addresses import Address, Family
+from fipop.rancher.matching import (
+    Guest,
+    NoRange,
+    describe_misfit,
+    is_allowed,
+    is_on_network,
+    match_ranges,
+    would_be_chosen,
+)
+from fipop.texts import suggest
+
+MOST_NAMED = 3
+"""How many ranges that do not serve a guest cluster a message names."""
+
+ANY_ADDRESS = Request(static={})
+"""What a new floating IP asks for."""
+
+
+def choose_for_guest(
+    cache: ClusterCache, guest: Guest, request: Request = ANY_ADDRESS
+) -> list[tuple[FloatingIPRange, NoRange | None]]:
+    """Order the ranges for a guest and what its floating IP asks for, each with why it gives no address now.
+
+    For a guest that has as many addresses of a range as it can have, that range is full.
+    """
+    ledger = cache.ledger
+    ranges = {each.name: each for each in cache.ranges.all() if not each.is_deleting}
+
+    def is_full(range_name: str) -> bool:
+        families = _families(cache, range_name, request)
+        if range_name in ledger.problems:
+            return True
+        room = sum(isinstance(ledger.next_free(range_name, each), Address) for each in families)
+        limit = ranges[range_name].spec.max_per_guest
+        if limit is not None:
+            room = min(room, limit - len(ledger.shares(guest.id, range_name)))
+        return room < (1 if request.is_flexible else len(families))
+
+    return match_ranges(guest, [*ranges.values()], is_full=is_full)
+
+
+def find_range(
+    cache: ClusterCache,
+    floating_ip: FloatingIP,
+    held: Collection[FloatingIPReservation],
+    guest: Guest | None,
+    request: Request,
+    had_from: Collection[str],
+) -> FloatingIPRange | Blocker:
+    """Find the range that serves a floating IP.
+
+    The one that it names; else the one that its address comes from, and no other where that is missing; else one is
+    chosen as for a new guest, rather one that assigns the addresses and has the families of the request, and then one
+    from which it can get an address back (`had_from`), full or not. `guest` is None as long as not all is known that a
+    range is chosen by: a choice is for good.
+    """
+    if floating_ip.range is not None:
+        named = cache.ranges.get("", floating_ip.range)
+        if named is None:
+            like = suggest(floating_ip.range, (each.name for each in cache.ranges.all()))
+            message = f'Range "{floating_ip.range[:253]}" does not exist{like}. Create it, or name another.'
+            return Blocker(reason="RangeNotFound", message=message)
+        return named
+    status = floating_ip.status
+    has = read_addresses(status.addresses)
+    reserved = sorted(held, key=lambda each: address_of(each) not in has)  # what it has comes first
+    earlier = [name for name in (*(each.spec.range for each in reserved), status.range) if name]
+    for name in earlier:
+        known = cache.ranges.get("", name)
+        if known is not None:
+            return known
+    if earlier and (held or floating_ip.status.addresses):
+        # Another range would give another address. The missing one may return, or not have been seen here yet.
+        remedy = f"Create it again, or name another in annotation {names.ANNOTATION_RANGE}."
+        message = f'Range "{earlier[0][:253]}" of this address does not exist. {remedy}'
+        return Blocker(reason="RangeNotFound", message=message)
+    if guest is None and not cache.guest_clusters(floating_ip.namespace):
+        return describe_stranger(floating_ip, cache.clusters.all())
+    if guest is None:
+        message = (
+            f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet, or its "
+            "HarvesterConfig or cloud credential cannot be read."
+        )
+        return Blocker(reason="GuestNotFound", message=message)
+    choice = choose_for_guest(cache, guest, request)
+    full = [each for each, why in choice if why is NoRange.FULL]
+    serving = [each for each, why in choice if why is None] + full
+    if serving:
+        return min(
+            serving, key=lambda each: (not _suits(cache, each.name, request), each.name not in had_from)
+        )
+    if any(why is NoRange.DRAINING for _, why in choice):
+        message = f'The ranges for guest cluster "{guest.cluster_name}" are draining. Create another one.'
+        return Blocker(reason=NoRange.DRAINING.value, message=message)
+    message = describe_misfits(cache, guest, [each for each, _ in choice])
+    return Blocker(reason=NoRange.OTHER_NETWORK.value if choice else "NoMatchingRange", message=message)
+
+
+def describe_misfits(cache: ClusterCache, guest: Guest, nearest: Sequence[FloatingIPRange] = ()) -> str:
+    """Return, as sentences, that no range serves a guest, and what of some of them differs, the nearest first."""
+    by_harvester = sorted(
+        cache.ranges.all(), key=lambda each: each.harvester_cluster != guest.harvester_cluster_name
+    )
+    named = [
+        f'Range "{each.name}" {describe_misfit(each, guest)}.'
+        for each in (nearest or by_harvester)[:MOST_NAMED]
+    ]
+    remedy = "Create one, or correct one of these." if named else "Create one."
+    return " ".join([f'No range serves guest cluster "{guest.cluster_name}".', *named, remedy])
+
+
+def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | None:
+    """Return why a range assigns nothing to a guest: it is not chosen for it, or does not list it.
+
+    If it limits guest clusters, it serves only them: each other namespace would have a limit of its own.
+    """
+    spec = found.spec
+    restricts = spec.restrict_to_matching, spec.allowed_workspaces, spec.allowed_clusters
+    if not any((*restricts, spec.max_per_guest, spec.per_guest)):
+        return None
+    if guest is None:
+        message = (
+            f'Range "{found.name}" serves only guest clusters, and this namespace belongs to none. Create the '
+            "FloatingIP in the namespace of a guest cluster."
+        )
+        return Blocker(reason="GuestNotFound", message=message)
+    if is_allowed(found, guest) and (not spec.restrict_to_matching or would_be_chosen(found, guest)):
+        return None
+    option = "restrictToMatching" if is_allowed(found, guest) else "allowedWorkspaces, allowedClusters"
+    message = f'Range "{found.name}" does not serve this guest cluster: see its {option}. Use another range.'
+    return Blocker(reason="RangeRestricted", message=message)
+
+
+def describe_mismatch(cache: ClusterCache, guest: Guest | None, range_name: str) -> str | None:
+    """Return that a range is of another network than the guest's; None if it is not, or if one of both is not known."""
+    found = cache.ranges.get("", range_name)
+    network = found.harvester_network if found is not None else None
+    if guest is None or not guest.networks or not network or is_on_network(guest, network):
+        return None
+    return f'Range "{range_name}" is of network {network}, and the guest cluster is on {guest.networks[0]}.'
+
+
+def _suits(cache: ClusterCache, range_name: str, request: Request) -> bool:
+    """Return whether a range assigns the addresses and has the families that a floating IP asks for, free or not."""
+    ranges = cache.ledger.ranges
+    found = ranges.get(range_name)
+    return (
+        found is not None
+        and set(_families(cache, range_name, request)).issubset(found.pool.families)
+        and all(ranges.refusal(range_name, address) is None for address in request.static.values())
+    )
+
+
+def _families(cache: ClusterCache, range_name: str, request: Request) -> tuple[Family, ...]:
+    """Return the families that a floating IP which holds nothing yet would want from a range."""
+    found = cache.ledger.ranges.get(range_name)
+    return request.wanted(frozenset(found.pool.families if found else ()), frozenset())

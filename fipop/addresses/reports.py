@@ -1,0 +1,281 @@
+"""What guest clusters use, as visits found it, and in which ranges that counts.
+
+What a visit found is kept until a visit that read the same things wholly does not find it any more. It counts in the
+ranges that can serve the guest cluster now, or could when a visit found it: a label that somebody mistypes frees
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from fipop.api.objects import EPOCH
+from fipop.guests.in_use import Carrier, InUseAddresses, InUsePart, build_parts
+from fipop.ipam.addresses import Address
+from fipop.ipam.intervals import AddressSet, IntervalSet
+from fipop.ipam.pool import Part
+from fipop.ipam.ranges import Range, RangeTable
+
+logger = logging.getLogger(__name__)
+
+MAX_KEPT = 1024
+"""How many addresses and pools of a guest cluster are kept, of objects and of machines each."""
+MAX_COUNTED = 64
+"""How many addresses that are not its own a guest cluster keeps from others in a range, of objects and machines each:
+whoever may create a Service there can have it report any address."""
+
+
+class Source(StrEnum):
+    """What is read as a whole, or not at all."""
+
+    OBJECTS = "objects"
+    """ConfigMaps and Services, which every visit reads."""
+    MACHINES = "machines"
+    """Nodes and the API server, which have other addresses only now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a visit that began at a time found."""
+
+    began: datetime
+    found: InUseAddresses
+
+
+@dataclass(slots=True)
+class _Uses:
+    """What one guest cluster uses; by the name of a range, or by address space."""
+
+    readings: dict[Source, Reading] = field(default_factory=dict)
+    inside: dict[str, dict[Source, tuple[Part, ...]]] = field(default_factory=dict)
+    """Which parts of the readings are in a range."""
+    could: dict[str, frozenset[Part]] = field(default_factory=dict)
+    """Those in a range that could serve the guest cluster when a visit found them."""
+    counted: dict[str, frozenset[Address]] = field(default_factory=dict)
+    """The addresses of a space that are kept from others."""
+    foreign: dict[str, frozenset[Address]] = field(default_factory=dict)
+    """Those of them that none of its floating IPs holds, or held."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reports:
+    """The reports of all guest clusters.
+
+    `could_serve` tells whether a range could serve a guest cluster, `find_own` which addresses it holds or
+    held, and in which address spaces. `changed` is called with the addresses that one began, or ceased, to use.
+    """
+
+    ranges: RangeTable
+    could_serve: Callable[[str, str], bool] = lambda _range, _guest_id: True
+    find_own: Callable[[str], Mapping[Address, set[str]]] = lambda _guest_id: {}
+    changed: Callable[[str, frozenset[Address]], None] = lambda _guest_id, _addresses: None
+    _uses: dict[str, _Uses] = field(default_factory=dict)
+    _users: defaultdict[str, defaultdict[Address, set[str]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    )
+
+    def take(self, guest_id: str, source: Source, began: datetime, found: InUseAddresses) -> None:
+        """Take in what a visit read wholly."""
+        uses = self._uses.setdefault(guest_id, _Uses())
+        before = uses.readings.get(source)
+        uses.readings[source] = reading = Reading(began, self._cut(guest_id, found))
+        is_same = before is not None and before.found == reading.found
+        self._locate(guest_id, uses, tuple(uses.inside) if is_same else self.ranges.names())
+
+    def remember(self, guest_id: str, range_name: str, addresses: Iterable[Address]) -> None:
+        """Take in what the status of a range says: the last leader knew it, and this one has not read it yet."""
+        uses = self._uses.setdefault(guest_id, _Uses())
+        parts = build_parts(Carrier(kind="", namespace="", name=""), addresses)
+        for source in Source:
+            known = uses.readings.get(source, Reading(EPOCH, InUseAddresses()))
+            uses.readings[source] = Reading(EPOCH, InUseAddresses(known.found.parts + parts))
+        uses.could[range_name] = uses.could.get(range_name, frozenset()) | {each.part for each in parts}
+        self._locate(guest_id, uses, [range_name])
+
+    def drop(self, guest_id: str) -> None:
+        """Forget a guest cluster."""
+        uses = self._uses.pop(guest_id, None)
+        if uses is not None:
+            self._count(guest_id, uses, {})
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._uses.clear()
+        self._users.clear()
+        self.ranges.rewind()
+
+    def range_changed(self, name: str) -> None:
+        """Count again in a range: it has other addresses, or serves others."""
+        for guest_id, uses in self._uses.items():
+            self._locate(guest_id, uses, [name])
+
+    def guest_changed(self, guest_id: str) -> None:
+        """Count again what a guest cluster uses: other ranges can serve it."""
+        uses = self._uses.get(guest_id)
+        if uses is not None:
+            self._count(guest_id, uses, uses.inside)
+
+    # What is so
+
+    def read_since(self, guest_id: str) -> datetime | None:
+        """Return when the oldest of its last whole readings began; None before all was read once."""
+        readings = self._uses[guest_id].readings if guest_id in self._uses else {}
+        if len(readings) < len(Source):
+            return None
+        began = min(each.began for each in readings.values())
+        return began if began > EPOCH else None
+
+    def find_carrier(self, guest_id: str, address: Address) -> Carrier | None:
+        """Return what uses an address in a guest cluster."""
+        readings = self._uses[guest_id].readings if guest_id in self._uses else {}
+        found = (readings[source].found.carrier_of(address) for source in Source if source in readings)
+        return next((each for each in found if each is not None), None)
+
+    def find_ours(self, guest_id: str) -> list[Address]:
+        """Return the single addresses that keys of fipop name in a guest cluster, the lowest first."""
+        readings = self._uses[guest_id].readings if guest_id in self._uses else {}
+        objects = readings.get(Source.OBJECTS)
+        parts = objects.found.parts if objects is not None else ()
+        return sorted(
+            Address(each.part.family, each.part.first) for each in parts if each.is_ours and not each.is_pool
+        )
+
+    def find_users(self, space: str, address: Address) -> frozenset[str]:
+        """Return the guest clusters that keep an address of a space from others."""
+        users = self._users.get(space)
+        return frozenset(users.get(address, ())) if users else frozenset()
+
+    def foreign_in(self, space: str) -> Iterator[tuple[str, Address]]:
+        """Yield each guest cluster with each address of a space that it uses and does not hold."""
+        for guest_id, uses in self._uses.items():
+            for address in uses.foreign.get(space, ()):
+                yield guest_id, address
+
+    def addresses_in(self, space: str) -> Mapping[Address, set[str]]:
+        """Return the addresses of a space that guest clusters keep from others, with these."""
+        return self._users.get(space, {})
+
+    # How that is found
+
+    def _cut(self, guest_id: str, found: InUseAddresses) -> InUseAddresses:
+        """Keep so many as are kept: its own first, then those in ranges."""
+        if len(found.parts) <= MAX_KEPT:
+            return found
+        own = self.find_own(guest_id)
+        every = self.ranges.all_addresses()
+
+        def rank(each: InUsePart) -> int:
+            if any(map(each.part.holds, own)):
+                return 0
+            return 1 if _meets(every, each.part) else 2
+
+        ranked = sorted(found.parts, key=rank)
+        fields = {"guest": guest_id, "count": len(ranked), "kept": MAX_KEPT}
+        logger.warning("Guest cluster uses too many addresses", extra=fields)
+        return InUseAddresses(tuple(ranked[:MAX_KEPT]))
+
+    def _locate(self, guest_id: str, uses: _Uses, names: Iterable[str]) -> None:
+        """Find what lies in these ranges, and count."""
+        every = self.ranges.all_addresses()
+        near = {
+            source: [each.part for each in reading.found.parts if _meets(every, each.part)]
+            for source, reading in uses.readings.items()
+        }
+        for name in names:
+            found = self.ranges.get(name)
+            inside = {
+                source: tuple(each for each in some if _meets(found.pool.addresses, each))
+                for source, some in near.items()
+                if found is not None
+            }
+            parts = frozenset(each for some in inside.values() for each in some)
+            if parts:
+                could = parts if self.could_serve(name, guest_id) else _keep(parts, uses.could.get(name, ()))
+                uses.inside[name], uses.could[name] = inside, could
+            else:
+                uses.inside.pop(name, None)
+                uses.could.pop(name, None)
+        self._count(guest_id, uses, uses.inside)
+
+    def _count(
+        self, guest_id: str, uses: _Uses, inside: Mapping[str, Mapping[Source, tuple[Part, ...]]]
+    ) -> None:
+        before, own = uses.counted, self.find_own(guest_id)
+        counted: defaultdict[str, set[Address]] = defaultdict(set)
+        for name, by_source in inside.items():
+            found = self.ranges.get(name)
+            if found is None:
+                continue
+            can_serve, could = self.could_serve(name, guest_id), uses.could.get(name, frozenset())
+            chosen = {
+                source: [each for each in parts if can_serve or each in could]
+                for source, parts in by_source.items()
+            }
+            counted[found.space] |= set(self._select(own, found, chosen))
+        uses.counted = {space: frozenset(some) for space, some in counted.items()}
+        uses.foreign = {space: some - own.keys() for space, some in uses.counted.items()}
+        changed: set[Address] = set()
+        for space in before.keys() | uses.counted.keys():
+            old, new = before.get(space, frozenset()), uses.counted.get(space, frozenset())
+            changed |= new ^ old
+            for address in new - old:
+                self._users[space][address].add(guest_id)
+            for address in old - new:
+                self._users[space][address].discard(guest_id)
+                if not self._users[space][address]:
+                    del self._users[space][address]
+        if changed:
+            self.ranges.rewind()
+            self.changed(guest_id, frozenset(changed))
+
+    def _select(
+        self, own: Mapping[Address, set[str]], found: Range, parts: Mapping[Source, list[Part]]
+    ) -> Iterator[Address]:
+        """Yield the addresses of a range that count: its own, and so many others of each source."""
+        every = [each for some in parts.values() for each in some]
+        single = {Address(each.family, each.first) for each in every if each.first == each.last}
+        pools = [each for each in every if each.first != each.last]
+        yield from (
+            address
+            for address, spaces in own.items()
+            if found.space in spaces and (address in single or any(each.holds(address) for each in pools))
+        )
+        for some in parts.values():
+            others: set[Address] = set()
+            for address in _expand(found.pool.addresses, some):
+                if len(others) == MAX_COUNTED:
+                    break
+                if address not in own:  # that of another space is another address
+                    others.add(address)
+            yield from others
+
+
+def _keep(parts: Iterable[Part], known: Collection[Part]) -> frozenset[Part]:
+    """Return the parts that were known; of a pool, a single address is known if only the status of a range told it."""
+    single = [each for each in known if each.first == each.last]
+    return frozenset(
+        part
+        for part in parts
+        if part in known
+        or (part.first != part.last and any(part.holds(Address(one.family, one.first)) for one in single))
+    )
+
+
+def _meets(pool: AddressSet, part: Part) -> bool:
+    """Return whether a part has an address of a pool."""
+    return pool.of(part.family).meets(part.first, part.last)
+
+
+def _expand(pool: AddressSet, parts: Iterable[Part]) -> Iterator[Address]:
+    """Yield the addresses of a pool that parts have: single ones first, then the members of their pools."""
+    for part in sorted(parts, key=lambda each: each.first != each.last):
+        if part.first == part.last:
+            yield Address(part.family, part.first)
+        else:
+            span = pool.of(part.family) & IntervalSet.of([(part.first, part.last)])
+            yield from (Address(part.family, value) for value in span.addresses())

@@ -1,0 +1,225 @@
+"""The protocol of reservations: the only writes that give an address away or take it back.
+
+A reservation is absent, held, or in quarantine, and goes from one to the next by one write:
+
+    absent --claim--> held --release--> in quarantine --free--> absent
+                        ^---------claim (its own)---------'
+
+The API server decides every race, also between two operators: names are unique, and each other write tests the version.
+Three rules keep an address from having two owners:
+
+1. A status names an address only right after its reservation was written or read, and a guest cluster is written only
+   right after that (`is_held_by`).
+2. What a status names is not released: the floating IP is read right before.
+3. A quarantine lasts longer than any write that was begun before it (MIN_QUARANTINE_SECONDS), and ends only when its
+   guest cluster was visited after it and does not use the address.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from fipop.addresses.claims import Claim, address_of, reservation_name
+from fipop.addresses.stores import ClusterCache
+from fipop.api.objects import (
+    FloatingIPReservation,
+    Metadata,
+    Owner,
+    PastOwner,
+    Requested,
+    ReservationSpec,
+    build_body,
+)
+from fipop.deadlines import MIN_QUARANTINE_SECONDS
+from fipop.errors import ConflictError, FipopError, NotFoundError
+from fipop.guests.directory import GuestDirectory
+from fipop.ipam.addresses import Address, explode_address, format_address
+from fipop.jsons import Json
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import FLOATING_IP_RESERVATIONS
+from fipop.metrics.counters import RELEASES
+
+logger = logging.getLogger(__name__)
+
+MAX_HISTORY = 5
+
+
+class TakenError(FipopError):
+    """Another owner has the address, or its reservation changed: the cache knows it by now, so decide again."""
+
+    def __init__(self, *, name: str) -> None:
+        super().__init__(f"reservation {name} changed meanwhile")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationStore:
+    """Claims, releases and frees addresses. The answer of each request goes into the cache."""
+
+    client: KubeClient
+    cache: ClusterCache
+    guests: GuestDirectory
+
+    async def claim(self, claim: Claim) -> bool:
+        """Make an address the claimant's, or confirm that it is; return whether it was assigned to it just now.
+
+        Raises: TakenError, ApiError.
+        """
+        known = self.cache.ledger.reservation(claim.space, claim.address)
+        if known is not None and not can_take(self.guests, known, claim):
+            raise TakenError(name=claim.name)
+        wanted = build_held(known, claim, self.client.server_now())
+        with self.cache.ledger.claiming(claim):
+            if known is None:
+                await self._create(wanted)
+            elif known != wanted:
+                await self.write(wanted)
+            else:
+                await self.check(claim.space, claim.address)
+        if known is not None and known.is_held:
+            return False
+        log_history("assigned", wanted)
+        return True
+
+    async def release(self, reservation: FloatingIPReservation, *, seconds: int) -> None:
+        """Put a held address into quarantine. Raises: TakenError if it changed, ApiError."""
+        await self.write(build_quarantined(reservation, self.client.server_now(), seconds))
+        RELEASES.labels("quarantined").inc()
+        log_history("released", reservation)
+
+    async def free(self, reservation: FloatingIPReservation) -> None:
+        """Delete a reservation exactly as it was seen. Raises: TakenError if it changed, ApiError."""
+        try:
+            await self.client.delete(
+                FLOATING_IP_RESERVATIONS,
+                reservation.name,
+                uid=reservation.uid,
+                resource_version=str(reservation.resource_version),
+            )
+        except ConflictError as error:
+            await self.read(reservation.name)
+            raise TakenError(name=reservation.name) from error
+        self.cache.forget(FLOATING_IP_RESERVATIONS, reservation)
+        RELEASES.labels("freed").inc()
+        logger.info(
+            "Freed address", extra={"address": reservation.spec.address, "range": reservation.spec.range}
+        )
+
+    async def is_held_by(self, name: str, owner: Owner) -> bool:
+        """Ask the API server, right before a guest cluster is written, whether an address is still this owner's."""
+        live = await self.read(name)
+        return (
+            live is not None
+            and live.is_held
+            and (live.spec.owner.key, live.spec.owner.uid) == (owner.key, owner.uid)
+        )
+
+    async def check(self, space: str, address: Address) -> None:
+        """Read the reservation of an address. Raises: TakenError if it is not as the cache knew it."""
+        known = self.cache.ledger.reservation(space, address)
+        if await self.read(reservation_name(space, address)) != known:
+            raise TakenError(name=reservation_name(space, address))
+
+    async def read(self, name: str) -> FloatingIPReservation | None:
+        """Read a reservation."""
+        known = self.cache.reservations.get("", name)
+        live = await self.client.get(FLOATING_IP_RESERVATIONS, name)
+        if live is not None:
+            return self.cache.take_reservation(live)
+        # Only what was known before the question: an event may have brought a younger one meanwhile.
+        if known is not None and self.cache.reservations.get("", name) == known:
+            self.cache.forget(FLOATING_IP_RESERVATIONS, known)
+        return None
+
+    async def _create(self, wanted: FloatingIPReservation) -> None:
+        try:
+            answer = await self.client.create(FLOATING_IP_RESERVATIONS, build_body(wanted))
+        except ConflictError as error:
+            await self.read(wanted.name)
+            raise TakenError(name=wanted.name) from error
+        self._take(answer)
+
+    async def write(self, wanted: FloatingIPReservation) -> None:
+        """Replace a reservation at the version that it has. Raises: TakenError if it changed, ApiError."""
+        try:
+            answer = await self.client.replace(FLOATING_IP_RESERVATIONS, build_body(wanted))
+        except (ConflictError, NotFoundError) as error:
+            await self.read(wanted.name)
+            raise TakenError(name=wanted.name) from error
+        self._take(answer)
+
+    def _take(self, answer: Json) -> None:
+        self.cache.take_reservation(answer)
+
+
+def can_take(guests: GuestDirectory, known: FloatingIPReservation, claim: Claim) -> bool:
+    """Return whether a claimant can have a reservation that exists.
+
+    One that is held, only its owner. One in quarantine, who had it, and who names it in the same guest cluster. Or the
+    floating IP of the same name and range, whose guest cluster of the same name and workspace replaces one that is
+    gone; if that lives on outside of Rancher, only if its successor uses the address: it is the same one.
+    """
+    former, owner = known.spec.owner, claim.owner
+    if known.is_held or former.key == owner.key:
+        return former.key == owner.key
+    if former.namespace == owner.namespace:
+        return claim.requested is Requested.STATIC
+    had = former.workspace, former.cluster, former.name, known.spec.range
+    is_successor = had == (owner.workspace, owner.cluster, owner.name, claim.range) and bool(owner.cluster)
+    if not is_successor or guests.exists(former.namespace):
+        return False
+    return not former.imported or bool(guests.describe_user(owner.namespace, claim.address))
+
+
+def build_held(known: FloatingIPReservation | None, claim: Claim, now: datetime) -> FloatingIPReservation:
+    """Build the reservation of a claim, from the one that exists."""
+    if known is None:
+        return FloatingIPReservation(
+            metadata=Metadata(name=claim.name),
+            spec=ReservationSpec(
+                address=explode_address(claim.address),
+                space=claim.space,
+                range=claim.range,
+                owner=claim.owner,
+                requested=claim.requested,
+                since=now,
+            ),
+        )
+    is_kept = known.is_held and known.spec.owner.key == claim.owner.key
+    spec = replace(
+        known.spec,
+        owner=claim.owner,
+        range=claim.range,
+        requested=claim.requested,
+        since=known.spec.since if is_kept else now,
+        quarantined_until=None,
+        guest_gone_since=None,
+    )
+    return replace(known, spec=spec)
+
+
+def build_quarantined(held: FloatingIPReservation, now: datetime, seconds: int) -> FloatingIPReservation:
+    """Build the reservation of a released address."""
+    until = (now + timedelta(seconds=max(seconds, MIN_QUARANTINE_SECONDS) + 1)).replace(microsecond=0)
+    owner = held.spec.owner
+    past = PastOwner(namespace=owner.namespace, name=owner.name, cluster=owner.cluster, released_at=now)
+    history = (past, *held.spec.history)[:MAX_HISTORY]
+    return replace(held, spec=replace(held.spec, quarantined_until=until, history=history))
+
+
+def log_history(event: str, reservation: FloatingIPReservation) -> None:
+    """Log who had an address when, for longer than a reservation remembers: a public contract."""
+    owner = reservation.spec.owner
+    logger.info(
+        "Address history",
+        extra={
+            "event": event,
+            "address": format_address(address_of(reservation)),
+            "space": reservation.spec.space,
+            "range": reservation.spec.range,
+            "namespace": owner.namespace,
+            "floating_ip": owner.name,
+            "cluster": owner.cluster,
+        },
+    )

@@ -1,0 +1,240 @@
+"""The status of a floating IP, built from what it holds, what stands in the way, and what the last visit found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from fipop.addresses.decision import Decision, GuestBinding, bind_guest
+from fipop.addresses.request import Blocker
+from fipop.addresses.stores import ClusterCache
+from fipop.api import names
+from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
+from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus, ServicesStatus, WaitingStatus
+from fipop.errors import WRITE_REFUSED, ApiError
+from fipop.guests.conditions import LEAVING, Finding, GuestObservation
+from fipop.guests.directory import GuestDirectory
+from fipop.helm.charts import Role
+from fipop.ipam.addresses import format_address
+
+PENDING = Finding(
+    verdict=Verdict.UNKNOWN,
+    reason="Pending",
+    message="The FloatingIP waits for the reconciliation of its guest cluster.",
+)
+UNTOLD = Finding(
+    verdict=Verdict.UNKNOWN,
+    reason="Pending",
+    message="ConfigMap kubevip does not have the address yet.",
+)
+PAUSED = Finding(
+    verdict=Verdict.UNKNOWN,
+    reason="Paused",
+    message=f"Reconciliation is paused by the annotation {names.ANNOTATION_PAUSED}. Remove it to continue.",
+)
+GOING = Finding(verdict=Verdict.UNKNOWN, reason=LEAVING, message="Rancher is removing the guest cluster.")
+NO_ADDRESS = Blocker(reason="NoAddress", message="The FloatingIP has no address yet.")
+CONFLICT = "AddressConflict"
+RELEASE_CONDITIONS = {
+    Role.KUBE_VIP: ConditionType.KUBE_VIP_READY,
+    Role.CLOUD_PROVIDER: ConditionType.CLOUD_PROVIDER_READY,
+}
+MOST_NAMED = 3
+"""How many other users of an address a message names."""
+SUMMARIZED = (
+    ConditionType.ALLOCATED,
+    ConditionType.GUEST_CONFIGURED,
+    ConditionType.KUBE_VIP_READY,
+    ConditionType.CLOUD_PROVIDER_READY,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusBuilder:
+    """Builds statuses."""
+
+    cache: ClusterCache
+    guests: GuestDirectory
+    now: Callable[[], datetime]
+
+    def build(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIPStatus:
+        """Build the whole status; the transition time of a condition stays where its verdict did.
+
+        Without an observation (this process has made no visit yet) what was found earlier stays.
+        """
+        binding = bind_guest(self.cache, floating_ip)
+        observation = self.guests.state(floating_ip.namespace).visits.observation
+        addresses = tuple(format_address(claim.address) for claim in decision.holds)
+        about_guest = _about_guest(
+            floating_ip, binding, observation, addresses, self._describe_rivals(floating_ip, decision)
+        )
+        guest = _guest(floating_ip, binding, observation)
+        if self.guests.is_leaving(floating_ip.namespace):
+            about_guest = [_condition(ConditionType.GUEST_CONFIGURED, GOING)]
+            guest = replace(guest, reachable=None) if guest is not None else None
+        allocated = _allocated(addresses, decision.blockers)
+        odd = (*floating_ip.oddities, *(binding.cluster.oddities if binding.cluster is not None else ()))
+        conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
+        conditions.insert(0, _ready(conditions))
+        services, waiting, demand = self._describe_services(floating_ip)
+        conditions += demand
+        first = next(iter(decision.holds), None)
+        generation = floating_ip.metadata.generation
+        return FloatingIPStatus(
+            addresses=addresses,
+            range=first.range if first else None,
+            address_space=first.space if first else None,
+            guest=guest,
+            services=services,
+            waiting=waiting,
+            conditions=merge_conditions(
+                floating_ip.status.conditions,
+                [replace(condition, observed_generation=generation) for condition in conditions],
+                self.now(),
+            ),
+            observed_generation=generation,
+        )
+
+    def build_refused(self, floating_ip: FloatingIP, error: ApiError) -> FloatingIPStatus:
+        """Build the status of a floating IP whose claim or spec the API server refuses: all but the cause stays."""
+        allocated = Condition(
+            type=ConditionType.ALLOCATED,
+            status=Verdict.FALSE,
+            reason=WRITE_REFUSED,
+            message=error.explain(),
+            observed_generation=floating_ip.metadata.generation,
+        )
+        told, before = (ConditionType.READY, ConditionType.ALLOCATED), floating_ip.status.conditions
+        rest = (each for each in before if each.type not in told)
+        conditions = [replace(allocated, type=ConditionType.READY), allocated, *rest]
+        merged = merge_conditions(before, conditions, self.now())
+        return replace(floating_ip.status, conditions=merged)
+
+    def note_stored(self, floating_ip: FloatingIP) -> None:
+        """Note that a status is stored as it was built: what is said of its Services is said."""
+        self.guests.state(floating_ip.namespace).demand.unshown.discard(floating_ip.name)
+
+    def _describe_services(
+        self, floating_ip: FloatingIP
+    ) -> tuple[ServicesStatus | None, WaitingStatus | None, Sequence[Condition]]:
+        """Return which Services use it, which of its guest cluster wait, and whether these have what they wait for."""
+        record = self.guests.state(floating_ip.namespace).demand
+        if not record.is_followed:
+            return None, None, ()
+        if record.report is None or floating_ip.name not in record.unshown:
+            of_demand = (
+                each for each in floating_ip.status.conditions if each.type == ConditionType.DEMAND_MET
+            )
+            return floating_ip.status.services, floating_ip.status.waiting, tuple(of_demand)
+        report, services = record.report, record.report.services.get(floating_ip.name)
+        if report.oldest != floating_ip.name:
+            return services, None, ()
+        return services, report.waiting, (_condition(ConditionType.DEMAND_MET, report.finding),)
+
+    def _describe_rivals(self, floating_ip: FloatingIP, decision: Decision) -> str:
+        """Return which other guest clusters use an address that the floating IP holds, as sentences."""
+        found = []
+        for claim in decision.holds:
+            rivals = sorted(self.cache.ledger.find_rivals(floating_ip, claim.space, claim.address))
+            if rivals:
+                found.append(
+                    f"Address {format_address(claim.address)} is also in use in guest cluster "
+                    f"{', '.join(rivals[:MOST_NAMED])}. Remove it there."
+                )
+        return " ".join(found)
+
+
+def find_conflict(status: FloatingIPStatus) -> str:
+    """Return what a status says of other users of its addresses; "" if it says nothing."""
+    found = (each.message for each in status.conditions if each.reason == CONFLICT)
+    return next(found, "")
+
+
+def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Condition:
+    kept = [f"The FloatingIP keeps {', '.join(addresses)}."] if addresses else []
+    messages = list(dict.fromkeys(each.message for each in blockers))
+    serious = [each for each in blockers if not (each.is_tolerable and addresses)]
+    if serious:
+        return Condition(
+            type=ConditionType.ALLOCATED,
+            status=Verdict.FALSE,
+            reason=serious[0].reason,
+            message=" ".join([*messages, *kept]),
+        )
+    return Condition(
+        type=ConditionType.ALLOCATED,
+        status=Verdict.TRUE,
+        reason="Allocated",
+        message=" ".join([f"The FloatingIP holds {', '.join(addresses)}.", *messages]),
+    )
+
+
+def _about_guest(
+    floating_ip: FloatingIP,
+    binding: GuestBinding,
+    observation: GuestObservation | None,
+    addresses: tuple[str, ...],
+    rivals: str,
+) -> list[Condition]:
+    blocker = binding.blocker or (None if addresses else NO_ADDRESS)
+    if blocker is not None:
+        finding = Finding(verdict=Verdict.FALSE, reason=blocker.reason, message=blocker.message)
+        return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
+    conflict = Finding(verdict=Verdict.FALSE, reason=CONFLICT, message=rivals)
+    paused = floating_ip.paused or (binding.cluster is not None and binding.cluster.paused)
+    if observation is None:
+        earlier = [
+            condition
+            for condition in floating_ip.status.conditions
+            if addresses == floating_ip.status.addresses
+            and condition.type in SUMMARIZED
+            and condition.type != ConditionType.ALLOCATED
+            and condition.reason not in {PENDING.reason, PAUSED.reason, CONFLICT}
+            and not (rivals and condition.type == ConditionType.GUEST_CONFIGURED)
+        ]
+        if rivals:
+            return [_condition(ConditionType.GUEST_CONFIGURED, conflict), *earlier]
+        return earlier or [_condition(ConditionType.GUEST_CONFIGURED, PAUSED if paused else PENDING)]
+    configured = observation.unreachable or observation.configured.get(floating_ip.key, PENDING)
+    if observation.unreachable is None and observation.served.get(floating_ip.key) != addresses:
+        configured = PAUSED if paused else UNTOLD
+    if rivals:
+        configured = conflict
+    conditions = [_condition(ConditionType.GUEST_CONFIGURED, configured)]
+    found = observation.conditions
+    return conditions + [_condition(RELEASE_CONDITIONS[role], found[role]) for role in Role if role in found]
+
+
+def _ready(conditions: Sequence[Condition]) -> Condition:
+    """Sum up: the first condition that is not True tells why the whole is not."""
+    for wanted in SUMMARIZED:
+        for condition in conditions:
+            if condition.type == wanted and not condition.is_true:
+                return replace(condition, type=ConditionType.READY)
+    return Condition(type=ConditionType.READY, status=Verdict.TRUE, reason="Ready")
+
+
+def _condition(kind: ConditionType, finding: Finding) -> Condition:
+    return Condition(type=kind, status=finding.verdict, reason=finding.reason, message=finding.message)
+
+
+def _guest(
+    floating_ip: FloatingIP,
+    binding: GuestBinding,
+    observation: GuestObservation | None,
+) -> GuestStatus | None:
+    cluster, before = binding.cluster, floating_ip.status.guest
+    if cluster is None or binding.blocker is not None:
+        return replace(before, reachable=None) if before is not None else None
+    if before is None or (observation is None and before.cluster != cluster.name):
+        before = GuestStatus(cluster=cluster.name, id=floating_ip.namespace, reachable=None)
+    if observation is None:
+        return before
+    return GuestStatus(
+        cluster=cluster.name,
+        id=floating_ip.namespace,
+        reachable=observation.reachable,
+        # What a guest had when it was seen last is still the best that is known.
+        releases=before.releases if observation.releases is None else observation.releases,
+    )

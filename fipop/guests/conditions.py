@@ -1,0 +1,235 @@
+"""What a visit of a guest cluster found, as the conditions of its floating IPs report it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from fipop.api.conditions import Verdict
+from fipop.api.objects import ReleaseStatus
+from fipop.errors import FipopError
+from fipop.guests.config_map import ConfigMapResult, Outcome, describe_hidden
+from fipop.guests.errors import ChartError
+from fipop.guests.release_plan import Step
+from fipop.helm.charts import Role
+from fipop.helm.releases import Owner, Release, Status
+from fipop.texts import sentence
+
+FloatingIPName = tuple[str, str]
+
+PROVISIONING = "GuestProvisioning"
+LEAVING = "GuestLeaving"
+IN_TRANSIT = frozenset({PROVISIONING, LEAVING})
+"""Reasons of guest clusters that Rancher is making or removing: no action is needed."""
+HARVESTER_TAKES = "HarvesterTakesServices"
+
+_LEFT = {
+    "Drift": "kubevipUpdate is false, or the rollout stopped: see fipop rollout status",
+    "RolloutPending": "The rollout has not reached this guest cluster: see fipop rollout status",
+    "RolloutPaused": "Rollouts are paused: run fipop rollout resume, or correct a bad option kubevipRollout…",
+    "RolledBack": "The rollout failed in this guest cluster and was rolled back: see fipop rollout status",
+}
+"""Why a release that differs or is missing is left as it is, and what to do."""
+_NAMED = 3
+"""The most other workloads that a message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The verdict on one aspect of a guest cluster, with its reason and a sentence."""
+
+    verdict: Verdict
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestObservation:
+    """What the last visit found, or why there was none."""
+
+    reachable: bool | None
+    """None while Rancher makes a new guest cluster."""
+    unreachable: Finding | None = None
+    """Holds for all floating IPs, if it is there."""
+    configured: Mapping[FloatingIPName, Finding] = field(default_factory=dict)
+    served: Mapping[FloatingIPName, tuple[str, ...]] = field(default_factory=dict)
+    """The addresses of each floating IP that the ConfigMap was written for."""
+    conditions: Mapping[Role, Finding] = field(default_factory=dict)
+    """The releases; empty if fipop keeps none there."""
+    releases: tuple[ReleaseStatus, ...] | None = None
+    """None if they were not seen."""
+
+
+def provisioning(*, installs: bool) -> GuestObservation:
+    """Return what is known of a new guest cluster that Rancher still makes: it is not expected to answer yet."""
+    message = "Rancher has not provisioned the new guest cluster yet, or has not connected to it."
+    finding = Finding(verdict=Verdict.UNKNOWN, reason=PROVISIONING, message=message)
+    return GuestObservation(
+        reachable=None,
+        unreachable=finding,
+        conditions=dict.fromkeys(Role, finding) if installs else {},
+    )
+
+
+def unreachable(reason: str, message: str, *, installs: bool) -> GuestObservation:
+    """Return what is known of a guest cluster that could not be visited."""
+    finding = Finding(verdict=Verdict.FALSE, reason=reason, message=sentence(message))
+    unseen = replace(finding, verdict=Verdict.UNKNOWN)
+    return GuestObservation(
+        reachable=False,
+        unreachable=finding,
+        conditions=dict.fromkeys(Role, unseen) if installs else {},
+    )
+
+
+def describe_status(release: Release) -> ReleaseStatus:
+    """Return a release as the status of a floating IP shows it."""
+    return ReleaseStatus(
+        role=release.role.value,
+        name=release.name,
+        namespace=release.namespace,
+        revision=release.revision,
+        digest=release.digest,
+        version=release.version,
+        status=release.status.value if release.revision else "",
+    )
+
+
+def judge_config_map(
+    name: FloatingIPName, result: ConfigMapResult, *, mismatch: str = "", finalizers: int = 0
+) -> Finding:
+    """Judge the ConfigMap for one floating IP.
+
+    `mismatch`: how its interface contradicts Harvester's map. `finalizers`: how many Services wait for a provider that
+    is gone.
+    """
+    if result.error is not None:
+        return Finding(verdict=Verdict.FALSE, reason="WriteFailed", message=sentence(str(result.error)))
+    if result.outcome is Outcome.WITHHELD:
+        message = "No address was written to the guest cluster: its reservation is not confirmed yet."
+        return Finding(verdict=Verdict.FALSE, reason="OwnershipUnconfirmed", message=message)
+    blocked = [key for key, floating_ips in result.blocked.items() if name in floating_ips]
+    if blocked:
+        message = (
+            f"ConfigMap kubevip in the guest cluster has foreign values in {', '.join(blocked)}. "
+            'Remove them, or set annotation updateConfigMap: "true" to overwrite them.'
+        )
+        return Finding(verdict=Verdict.FALSE, reason="ForeignValue", message=message)
+    if mismatch:
+        return Finding(verdict=Verdict.FALSE, reason="InterfaceMismatch", message=mismatch)
+    notes = [describe_hidden()] if result.hides_range else []
+    notes += filter(None, [result.overruled.get(name)])
+    if finalizers:
+        notes.append(
+            f"The cloud provider is removed. Services that still have its finalizer: {finalizers}. Take it off with "
+            "`fipop cloud-provider --release-services`."
+        )
+    return Finding(verdict=Verdict.TRUE, reason="Configured", message=" ".join(notes))
+
+
+def judge_unseen(error: FipopError) -> Finding:
+    """Judge a release that could not be read: the ConfigMap alone would make the guest cluster look well."""
+    return Finding(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=sentence(str(error)))
+
+
+def judge_release(
+    step: Step,
+    reason: str = "",
+    *,
+    place: tuple[str, str] | None = None,
+    error: FipopError | None = None,
+    problem: ChartError | None = None,
+    waits: bool = False,
+    held_up: str = "",
+    is_taken_by_harvester: bool = False,
+) -> Finding:
+    """Judge a release.
+
+    `reason`: why it can be left as it is. `place`: where the options want it. `error`: of helm. `problem`: why the
+    wanted charts cannot be had. `waits`: for a helm process. `held_up`: why nothing is changed anywhere, a sentence.
+    `is_taken_by_harvester`: Harvester's own controller takes the Services.
+    """
+    release = step.release
+    if release.status is Status.ABSENT:
+        error = error or problem
+    known, text = _find_blocker(release)
+    if not known and error is not None:
+        known, text = error.condition if isinstance(error, ChartError) else "ReleaseFailed", str(error)
+    if known:
+        message = text if str(release) in text else f"release {release} is not as configured: {text}"
+        return Finding(verdict=Verdict.FALSE, reason=known, message=sentence(message))
+    if release.owner is Owner.UNKNOWN:
+        message = f"Release {release} has no labels of fipop: it waits until helm says what it was made from."
+        return Finding(verdict=Verdict.FALSE, reason="NotReady", message=message)
+    is_renamed = place not in (None, (release.namespace, release.name))
+    is_awaited = release.status is Status.ABSENT and reason in _LEFT and not waits
+    wait = ": the guest cluster waits for a helm process" if waits and release.status is Status.ABSENT else ""
+    notes = {
+        "": sentence(release.problem + wait) if release.problem else "",
+        problem.condition if problem else "-": f"Release {release} keeps its chart: {problem}."
+        if problem
+        else "",
+        "ReleaseNameChanged": f"Release {release} keeps its name and namespace." if is_renamed else "",
+        reason or "Drift": f"{_LEFT[reason]}." if is_awaited else _describe_drift(step, reason or "Drift"),
+        HARVESTER_TAKES: _describe_harvester() if is_taken_by_harvester else "",
+        "OthersRun": _describe_beside(release.beside),
+    }
+    found = [name for name, note in notes.items() if name and note]
+    is_ready = not release.problem and not is_taken_by_harvester
+    told = [held_up, *filter(None, notes.values())]
+    if held_up or is_awaited:
+        cause = reason
+    elif release.problem:
+        cause = "NotReady"
+    else:
+        cause = HARVESTER_TAKES if is_taken_by_harvester else found[0] if found else "Ready"
+    return Finding(
+        verdict=Verdict.TRUE if is_ready else Verdict.FALSE,
+        reason=cause,
+        message=" ".join(filter(None, told)),
+    )
+
+
+def describe_unknown_options(options: Iterable[str]) -> str:
+    """Return what bad options hold up."""
+    return (
+        f"ConfigMap kube-fip-config has no valid value of {', '.join(sorted(options))}: fipop installs, upgrades and "
+        "removes nothing in guest clusters. Correct it."
+    )
+
+
+def _find_blocker(release: Release) -> tuple[str, str]:
+    """Return the reason, and a clause, if a foreign release or workload keeps a release from its place; else ""."""
+    role = release.role.value
+    if release.owner is Owner.OTHER:
+        return "ReleaseTaken", (
+            f"release {release} is not the {role} of fipop or of kube-fip-operator. Remove it, or choose another name "
+            "or namespace for the release of fipop"
+        )
+    if release.status is Status.ABSENT and release.beside:
+        return "OthersRun", (
+            f"{', '.join(release.beside[:_NAMED])} already runs what {role} would run. Remove it, or leave this guest "
+            "cluster opted out"
+        )
+    return "", ""
+
+
+def _describe_drift(step: Step, reason: str) -> str:
+    if not step.drift:
+        return ""
+    return f"Release {step.release} is left as it is ({step.drift}). {_LEFT.get(reason, reason)}."
+
+
+def _describe_beside(beside: tuple[str, ...]) -> str:
+    return (
+        f"{', '.join(beside[:_NAMED])} does the same work in this guest cluster. Remove one."
+        if beside
+        else ""
+    )
+
+
+def _describe_harvester() -> str:
+    return (
+        "Deployment kube-system/harvester-cloud-provider takes every Service of type LoadBalancer. Set "
+        "loadBalancerClass of the Services, or switch off its Service controller with the chart values of the cluster."
+    )

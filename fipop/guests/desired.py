@@ -1,0 +1,246 @@
+"""What a guest cluster should have, by what is known in the management cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fipop.addresses.claims import address_of, read_addresses, slots_named_by
+from fipop.addresses.decision import bind_guest
+from fipop.addresses.inventory import BY_OWNER_NAMESPACE
+from fipop.addresses.stores import ClusterCache
+from fipop.api import names
+from fipop.api.objects import FloatingIP, FloatingIPReservation
+from fipop.boundary import loop_time
+from fipop.guests.config_map import Known
+from fipop.guests.directory import GuestDirectory, GuestState
+from fipop.guests.harvester import is_back
+from fipop.guests.observed import HARVESTER_MAP, Observed
+from fipop.guests.record import VisitRecord
+from fipop.guests.release_plan import Wish
+from fipop.helm.charts import Role, Target
+from fipop.helm.releases import Release, Status, find_places
+from fipop.ipam.addresses import Address, format_address
+from fipop.metrics.counters import GuestEvent, count_guest_event
+from fipop.rancher.matching import Guest, is_same_network
+from fipop.rollout.controller import RolloutController
+from fipop.rollout.plan import Member
+from fipop.settings.options import Settings
+
+BARE_SECONDS = 600.0
+"""How long a guest cluster without a floating IP keeps the keys of fipop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duty:
+    """What one guest cluster should have."""
+
+    guest: Guest
+    floating_ips: tuple[FloatingIP, ...] = ()
+    """Those whose addresses belong into its ConfigMap."""
+    held: tuple[FloatingIPReservation, ...] = ()
+    """The reservations that back these addresses."""
+    known: Known = field(default_factory=Known)
+    in_conflict: frozenset[Address] = frozenset()
+    """The addresses of these floating IPs that another guest cluster uses, too."""
+    places: tuple[Release, ...] = ()
+    """Where its releases are; empty if fipop neither keeps nor removes any, and none is known."""
+    keeps: bool = False
+    """Whether fipop keeps its releases there."""
+    removes: bool = False
+    """Whether fipop removes its releases."""
+
+    @property
+    def addresses(self) -> frozenset[Address]:
+        """The addresses that reservations back."""
+        return frozenset(map(address_of, self.held))
+
+    @property
+    def granted(self) -> frozenset[str]:
+        """The same, as texts."""
+        return frozenset(map(format_address, self.addresses))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no reservation is missing. A missing one is made again; until then its address stays as it is."""
+        return all(self.granted.issuperset(each.status.addresses) for each in self.floating_ips)
+
+    @property
+    def served(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """The addresses of each floating IP."""
+        return {each.key: each.status.addresses for each in self.floating_ips}
+
+
+def find_duty(cache: ClusterCache, state: GuestState, settings: Settings) -> Duty | None:
+    """Return what a guest cluster should have; None if it is only read: paused, unknown, or nothing is due there."""
+    guest = state.guest
+    if guest is None or is_paused(cache, guest):
+        return None
+    every = cache.floating_ips_of(guest.id)
+    serves = [(each, bind_guest(cache, each).blocker is None) for each in every if each.status.addresses]
+    floating_ips = tuple(each for each, is_bound in serves if is_bound)
+    held = tuple(
+        each
+        for one in floating_ips
+        for each in cache.reservations_of(one.key)
+        if each.is_held and each.spec.owner.uid == one.uid
+    )
+    former = [each for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id) if not each.is_held]
+    known = Known(
+        own=frozenset(map(address_of, (*held, *former))),
+        frozen=read_addresses(
+            text for each, is_bound in serves if not is_bound for text in each.status.addresses
+        ),
+    )
+    keeps = bool(floating_ips) and _is_opted_in(guest, settings)
+    removes = is_leaving(guest, settings)
+    reported = [each for status in cache.guest_statuses(guest.id) for each in status.releases]
+    is_known = any(each.revision for each in reported)
+    if not (floating_ips or former or removes or _has_old_keys(cache, state, guest.id)):
+        return None
+    return Duty(
+        guest=guest,
+        floating_ips=tuple(_with_interface(cache, each) for each in floating_ips),
+        held=held,
+        known=known,
+        in_conflict=_find_conflicts(cache, floating_ips),
+        places=find_places(settings, reported) if keeps or removes or is_known else (),
+        keeps=keeps and not removes,
+        removes=removes,
+    )
+
+
+def describe_mismatch(cache: ClusterCache, floating_ip: FloatingIP, interfaces: Mapping[str, str]) -> str:
+    """Return how the interface of a floating IP contradicts that of its network; "" if it does not."""
+    found = cache.ranges.get("", floating_ip.status.range or "")
+    network, wanted = (found.harvester_network or "", floating_ip.spec.interface) if found else ("", "")
+    for name, interface in interfaces.items() if network and wanted else ():
+        if is_same_network(network, name) and interface != wanted:
+            return (
+                f"Interface {wanted} is not that of network {name}: ConfigMap kube-system/{HARVESTER_MAP} of the guest "
+                f"cluster has {interface}. Correct spec.interface."
+            )
+    return ""
+
+
+def is_leaving(guest: Guest, settings: Settings) -> bool:
+    """Return whether a guest cluster has to lose the releases of fipop: two labels say so."""
+    wants_removal = guest.cluster.opted_out and guest.cluster.wants_removal
+    return wants_removal and not (settings.unknown_release_options or guest.deleting)
+
+
+def has_members(guests: GuestDirectory, settings: Settings) -> bool:
+    """Whether a guest cluster is opted in."""
+    return any(_is_opted_in(state.guest, settings) for _, state in guests.states())
+
+
+def find_members(
+    guests: GuestDirectory, settings: Settings, target: Target, stable: Target | None
+) -> dict[str, Member]:
+    """Return the guest clusters that are opted in, by id, as the last visits found them."""
+    found = {}
+    for guest_id, state in guests.states():
+        guest, record = state.guest, state.visits
+        if guest is None or not _is_opted_in(guest, settings):
+            continue
+        own, own_stable = record.choose_targets(guest.cluster, target, stable)
+        member = Member(
+            visited_at=record.visited_at,
+            is_open=guest.provisioned and _is_served(guests.cache, guest),
+            is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
+            began_at=record.began_at if record.began_target == own.name else None,
+        )
+        found[guest_id] = member.see(record.releases, own, own_stable)
+    return found
+
+
+def choose_wish(duty: Duty, record: VisitRecord, observed: Observed, rollout: RolloutController) -> Wish:
+    """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
+    if duty.removes:
+        return Wish(remove=True, may_change=is_back(observed.daemon_sets))
+    if not duty.keeps:
+        return Wish()
+    return rollout.wish(duty.guest, record, observed.releases)
+
+
+def choose_namespace(duty: Duty, observed: Observed | None, written: str | None) -> str | None:
+    """Return the namespace of the ConfigMap: where the cloud provider runs, else where it was `written` last.
+
+    None: the one of the options.
+    """
+    releases = observed.releases if observed is not None else ()
+    running = [
+        each.namespace
+        for each in releases
+        if each.role is Role.CLOUD_PROVIDER and each.status is not Status.ABSENT
+    ]
+    # What could not be read is where it was, if the status names it.
+    known = [each.namespace for each in duty.places if each.role is Role.CLOUD_PROVIDER]
+    return next(iter(running), written) or (known[0] if known and observed is None else None)
+
+
+def count_event(guests: GuestDirectory, guest: Guest, event: GuestEvent, *, success: bool) -> None:
+    """Count an event of a guest cluster that is still there."""
+    if guests.exists(guest.id):
+        count_guest_event(guest.cluster_name, guest.harvester_cluster_name or "", event, success)
+
+
+def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
+    """Return all that a visit of its guest cluster takes from a floating IP; None if it takes nothing."""
+    if floating_ip is None or not floating_ip.status.addresses:
+        return None
+    return (
+        floating_ip.uid,
+        floating_ip.status.addresses,
+        floating_ip.spec.service_namespace,
+        floating_ip.spec.allow_share,
+        floating_ip.spec.interface,
+        floating_ip.update_config_map,
+        floating_ip.paused,
+        floating_ip.ignored_claims,
+        floating_ip.cluster,
+        floating_ip.problem,
+    )
+
+
+def _with_interface(cache: ClusterCache, floating_ip: FloatingIP) -> FloatingIP:
+    """Return a floating IP with the interface of its range if it names none itself."""
+    found = cache.ranges.get("", floating_ip.status.range or "")
+    if floating_ip.spec.interface or found is None:
+        return floating_ip
+    return replace(floating_ip, spec=replace(floating_ip.spec, interface=found.spec.interface))
+
+
+def _is_opted_in(guest: Guest | None, settings: Settings) -> bool:
+    return guest is not None and settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
+
+
+def is_paused(cache: ClusterCache, guest: Guest) -> bool:
+    """Return whether an administrator paused it. Keys of several floating IPs are merged: all stay as they are."""
+    floating_ips = cache.floating_ips_of(guest.id)
+    return guest.cluster.paused or any(each.paused and each.status.addresses for each in floating_ips)
+
+
+def _is_served(cache: ClusterCache, guest: Guest) -> bool:
+    served = [
+        each
+        for each in cache.floating_ips_of(guest.id)
+        if each.status.addresses and bind_guest(cache, each).blocker is None
+    ]
+    return bool(served) and not is_paused(cache, guest)
+
+
+def _has_old_keys(cache: ClusterCache, state: GuestState, guest_id: str) -> bool:
+    """Whether a guest cluster has been without a floating IP for so long that it loses the keys of fipop."""
+    since = state.visits.bare_since
+    is_bare = since is not None and loop_time() - since >= BARE_SECONDS
+    return is_bare and bool(cache.ledger.reports.find_ours(guest_id))
+
+
+def _find_conflicts(cache: ClusterCache, floating_ips: tuple[FloatingIP, ...]) -> frozenset[Address]:
+    return frozenset(
+        address
+        for each in floating_ips
+        for space, address in slots_named_by(each.status)
+        if cache.ledger.find_rivals(each, space, address)
+    )

@@ -1,0 +1,109 @@
+"""What a leader remembers of one guest cluster between visits. All of it can be found out again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from fipop.backoff import Backoff
+from fipop.boundary import loop_time
+from fipop.errors import FipopError
+from fipop.guests.conditions import GuestObservation
+from fipop.helm.charts import Target
+from fipop.helm.releases import Owner, Release
+from fipop.helm.workloads import Workload
+from fipop.rancher.objects import ProvisioningCluster
+
+HELM_BACKOFF = Backoff(first_seconds=30.0, limit_seconds=1800.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelmRest:
+    """helm failed in a guest cluster, or changed what should have been right: it rests, longer each time."""
+
+    target: str
+    failures: int
+    until: float
+    errors: Mapping[str, FipopError]
+    """Why it failed, by release; empty after a repair."""
+
+
+@dataclass(slots=True, kw_only=True)
+class VisitRecord:
+    """The part of a guest cluster's record that visits and helm keep. Times are those of the loop's clock."""
+
+    observation: GuestObservation | None = None
+    """What the last visit found; None before the first one."""
+    releases: tuple[Release, ...] = ()
+    """The releases as the last visit found them; empty if they were not seen."""
+    visited_at: float | None = None
+    """When the last visit ended, whether the guest cluster answered or not; None before the first one."""
+    failures: int = 0
+    """How many visits failed in a row."""
+    finished_at: float | None = None
+    """The Unix time of the last whole visit; None before it."""
+    rest: HelmRest | None = None
+    began_at: float | None = None
+    """When helm took the guest cluster up for the target that it was brought to last."""
+    began_target: str = ""
+    foreign: set[str] = field(default_factory=set)
+    """The uids of Secrets of releases that kube-fip-operator did not make, so that helm is asked once."""
+    around: tuple[Workload, ...] | None = None
+    """The Deployments that matter to the cloud provider, as they were read last."""
+    foreign_pools: frozenset[str] = frozenset()
+    """The namespaces whose pool is none of fipop's; "global" stands for all others."""
+    interfaces: Mapping[str, str] = field(default_factory=dict)
+    """Those of Harvester's networks, as its cloud provider listed them when nodes were read last."""
+    machines_read_at: float = -math.inf
+    """When nodes and Deployments were read last."""
+    bare_since: float | None = None
+    """Since when the guest cluster has no floating IP; None if it has one."""
+    unread_since: datetime | None = None
+    """When a visit could first not read it; None if the last one could."""
+    _chosen: tuple[object, tuple[Target, Target | None]] | None = None
+    """The targets of this guest cluster, and what they were chosen from."""
+
+    def choose_targets(
+        self, cluster: ProvisioningCluster, target: Target, stable: Target | None
+    ) -> tuple[Target, Target | None]:
+        """Return two targets as they are for this guest cluster: chosen again only if it changed, or one of them."""
+        chosen_from = (cluster, target, stable)
+        if self._chosen is None or self._chosen[0] != chosen_from:
+            own_stable = stable.for_guest(cluster) if stable is not None else None
+            self._chosen = chosen_from, (target.for_guest(cluster), own_stable)
+        return self._chosen[1]
+
+    def rest_seconds(self, target: str) -> float:
+        """Return how long helm rests; nothing that failed with another target counts."""
+        is_same = self.rest is not None and self.rest.target == target
+        return max(self.rest.until - loop_time(), 0.0) if self.rest is not None and is_same else 0.0
+
+    def let_rest(self, target: str, errors: Mapping[str, FipopError]) -> None:
+        """Let helm rest after a turn in which it failed, or repaired what it had made."""
+        before = self.rest.failures if self.rest is not None and self.rest.target == target else 0
+        for error in errors.values():
+            error.with_traceback(None)  # it would keep alive all that the run had in hand
+        self.rest = HelmRest(
+            target=target,
+            failures=before + 1,
+            until=loop_time() + HELM_BACKOFF.step_seconds(before + 1),
+            errors=errors,
+        )
+
+    def note_turn(self, target: str) -> None:
+        """Record that helm takes the guest cluster up for a target."""
+        if self.began_target != target:
+            self.began_target, self.began_at = target, loop_time()
+
+    def find_error(self, release: Release) -> FipopError | None:
+        """Return why helm failed for a release when it ran last."""
+        return self.rest.errors.get(str(release)) if self.rest is not None else None
+
+    def mark_foreign(self, releases: Iterable[Release]) -> tuple[Release, ...]:
+        """Return releases with what helm said of them before."""
+        return tuple(
+            replace(each, owner=Owner.OTHER) if each.record and each.record.uid in self.foreign else each
+            for each in releases
+        )
