@@ -88,10 +88,11 @@ class Ranges:
 
     table: RangeTable = field(default_factory=RangeTable)
     owners: dict[Address, str] = field(default_factory=dict)
+    freed: int = 0
 
     def claim(self, family: Family, owner: str) -> Address:
         """Make the next free address the owner's."""
-        address = self.table.next_free("lan", family, self.owners.__contains__)
+        address = self.table.next_free("lan", family, self.owners, self.freed)
         assert isinstance(address, Address)
         self.owners[address] = owner
         return address
@@ -99,7 +100,7 @@ class Ranges:
     def release(self, address: Address) -> None:
         """Free an address."""
         del self.owners[address]
-        self.table.rewind()
+        self.freed += 1
 
 
 def make_ranges(text: str) -> Ranges:

@@ -1,16 +1,17 @@
 """Which addresses a floating IP should hold: all that it asks for, or else exactly what it has.
 
-The decision reads the cache and changes nothing, so it is the same whoever makes it, and however often.
+`decide` reads the inventory and changes nothing, so the decision is the same whoever makes it, and however often. It
+knows no gate: whoever carries a decision out asks the gate about `Decision.new_ranges`, and `keep`s what there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.addresses.claims import Claim, address_of, names_address, read_addresses
-from fipop.addresses.gate import Gate
+from fipop.addresses.inventory import Inventory
 from fipop.addresses.range_selection import find_range, find_restriction
 from fipop.addresses.ranges import describe_problem
 from fipop.addresses.request import (
@@ -22,15 +23,15 @@ from fipop.addresses.request import (
     describe_namer,
     describe_reporter,
     describe_stranger,
+    describe_wait,
     is_made_by_us,
     read_request,
 )
 from fipop.addresses.reservations import can_take
-from fipop.addresses.stores import BY_FORMER_OWNER, ClusterCache, former_key
+from fipop.addresses.stores import BY_FORMER_OWNER, former_key
 from fipop.api import names
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Owner, Requested
-from fipop.guests.directory import GuestDirectory
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
 from fipop.rancher.discovery import choose_cluster
@@ -41,14 +42,12 @@ _MAY_PASS = frozenset({"RangeFull", "QuotaExceeded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class DecisionView:
     """What decisions rest on."""
 
-    cache: ClusterCache
-    guests: GuestDirectory
-    gate: Gate
-    ours_since: Callable[[], datetime | None] = lambda: None
-    """Returns when fipop came to this cluster: floating IPs that are older were made for kube-fip-operator."""
+    inventory: Inventory
+    ours_since: datetime | None = None
+    """When fipop came to this cluster: floating IPs that are older were made for kube-fip-operator. None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +58,28 @@ class Decision:
     """Of one address space, IPv4 first."""
     had: tuple[Claim, ...] = ()
     """What it has now: that is reserved before anything else happens, in case a reservation is missing."""
+    reserved: frozenset[str] = frozenset()
+    """The names of the reservations that it holds."""
     blockers: tuple[Blocker, ...] = ()
     """Why that is not all that it asks for."""
     is_final: bool = True
-    """Whether spec and status can say so. Not while the gate is closed, or before the guest cluster is known."""
+    """Whether spec and status can say so. Not while others claim what is missing, or while it is held back."""
 
     @property
     def is_fulfilled(self) -> bool:
         """Whether the floating IP gets what it asks for."""
         return bool(self.holds) and all(each.is_tolerable for each in self.blockers)
+
+    @property
+    def new_ranges(self) -> frozenset[str]:
+        """The ranges of addresses that it does not have yet, and that no reservation holds for it."""
+        return frozenset(
+            each.range for each in self.holds if each not in self.had and each.name not in self.reserved
+        )
+
+    def keep(self) -> Decision:
+        """Return the decision to keep what there is until more is known."""
+        return Decision(holds=self.had, is_final=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +90,12 @@ class GuestBinding:
     blocker: Blocker | None = None
 
 
-def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
+def bind_guest(inventory: Inventory, floating_ip: FloatingIP) -> GuestBinding:
     """Find the guest cluster by the namespace alone; the annotation `clustername` can only object, never steer."""
     namespace = floating_ip.namespace
-    cluster = choose_cluster(cache.guest_clusters(namespace), cache.management.get("", namespace))
+    cluster = choose_cluster(inventory.guest_clusters(namespace), inventory.management.get("", namespace))
     if cluster is None:
-        return GuestBinding(cluster=None, blocker=describe_stranger(floating_ip, cache.clusters.all()))
+        return GuestBinding(cluster=None, blocker=describe_stranger(floating_ip, inventory.clusters.all()))
     if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:
         message = (
             f'Annotation {names.ANNOTATION_CLUSTER} must be "{cluster.name}", the cluster of namespace {namespace}: it '
@@ -95,43 +107,38 @@ def bind_guest(cache: ClusterCache, floating_ip: FloatingIP) -> GuestBinding:
     return GuestBinding(cluster=cluster)
 
 
-def decide(world: World, floating_ip: FloatingIP) -> Decision:
+def decide(view: DecisionView, floating_ip: FloatingIP) -> Decision:
     """Decide what a floating IP should hold."""
-    held = [each for each in world.cache.reservations_of(floating_ip.key) if each.is_held]
-    owner = _build_owner(world.cache, floating_ip, held)
+    inventory = view.inventory
+    held = [each for each in inventory.reservations_of(floating_ip.key) if each.is_held]
+    owner = _build_owner(inventory, floating_ip, held)
     request = read_request(floating_ip)
-    found = _find_range(world, floating_ip, held, owner, request)
-    current = _find_current(world, floating_ip, held, owner, request, found)
+    found = _find_range(inventory, floating_ip, held, owner, request)
+    current = _find_current(view, floating_ip, held, owner, request, found)
     if isinstance(request, Request) and isinstance(found, FloatingIPRange):
-        wish = _Wish(
-            world=world,
+        decision = _Allocation(
+            inventory=inventory,
             floating_ip=floating_ip,
             owner=owner,
             request=request,
             range=found,
             current=current,
             held=held,
-        )
-        decision = wish.follow()
+        ).allocate()
     else:
         blocker = request if isinstance(request, Blocker) else found
         decision = Decision(holds=_in_order(current), blockers=(blocker,))  # type: ignore[arg-type]
-    had = _in_order(current)
-    reserved = {each.name for each in held}
-    new = {each.range for each in decision.holds if each not in had and each.name not in reserved}
-    may_go_on = all(world.gate.may_assign(floating_ip.key, each) for each in new)
+    reserved = frozenset(each.name for each in held)
+    decision = replace(decision, had=_in_order(current), reserved=reserved)
     is_undecided = any(each.reason in _MAY_PASS for each in decision.blockers) and (
-        isinstance(found, FloatingIPRange) and world.cache.ledger.has_claims(found.name, but=owner)
+        isinstance(found, FloatingIPRange) and inventory.has_claims(found.name, but=owner)
     )
-    if not may_go_on or (decision.blockers and (is_undecided or not world.gate.is_open)):
-        return Decision(holds=had, is_final=False)
-    is_explained = not (decision.blockers and world.guests.is_pending(floating_ip.namespace))
-    return replace(decision, had=had, is_final=is_explained)
+    return decision.keep() if is_undecided else decision
 
 
-def is_inherited(world: World, floating_ip: FloatingIP) -> bool:
+def is_inherited(view: DecisionView, floating_ip: FloatingIP) -> bool:
     """Return whether kube-fip-operator assigned what the spec names: it is older than fipop, and has no status yet."""
-    since = world.ours_since()
+    since = view.ours_since
     return since is not None and floating_ip.created < since and not floating_ip.status.observed_generation
 
 
@@ -140,15 +147,15 @@ def is_older(one: FloatingIP, other: FloatingIP) -> bool:
     return (one.created, one.key) < (other.created, other.key)
 
 
-def find_holder(world: World, claim: Claim) -> Blocker | None:
+def find_holder(inventory: Inventory, claim: Claim) -> Blocker | None:
     """Return who has an address, by its reservation or its status; None if the claimant can have it."""
-    known = world.cache.ledger.reservation(claim.space, claim.address)
-    if known is not None and can_take(world.guests, known, claim):
+    known = inventory.reservation(claim.space, claim.address)
+    if known is not None and can_take(inventory, known, claim):
         return None
     if known is not None:
-        return describe_holder(known, world.guests.describe_wait(known))
-    mine = world.cache.floating_ips.get(*claim.owner.key)
-    for namer in world.cache.ledger.named_by(claim.space, claim.address):
+        return describe_holder(known, describe_wait(inventory, known))
+    mine = inventory.floating_ips.get(*claim.owner.key)
+    for namer in inventory.named_by(claim.space, claim.address):
         if mine is None or namer.key == claim.owner.key:
             return None
         if names_address(namer, claim.space, claim.address) or is_older(namer, mine):
@@ -156,10 +163,10 @@ def find_holder(world: World, claim: Claim) -> Blocker | None:
     return None
 
 
-def _build_owner(cache: ClusterCache, floating_ip: FloatingIP, held: list[FloatingIPReservation]) -> Owner:
+def _build_owner(inventory: Inventory, floating_ip: FloatingIP, held: list[FloatingIPReservation]) -> Owner:
     """Build the owner to write; what was known of the guest cluster stays known while Rancher takes it apart."""
-    cluster = bind_guest(cache, floating_ip).cluster
-    known = held or cache.reservations_of(floating_ip.key)
+    cluster = bind_guest(inventory, floating_ip).cluster
+    known = held or inventory.reservations_of(floating_ip.key)
     if cluster is None and known:
         return replace(known[0].spec.owner, uid=floating_ip.uid)
     return Owner(
@@ -173,7 +180,7 @@ def _build_owner(cache: ClusterCache, floating_ip: FloatingIP, held: list[Floati
 
 
 def _find_range(
-    world: World,
+    inventory: Inventory,
     floating_ip: FloatingIP,
     held: list[FloatingIPReservation],
     owner: Owner,
@@ -182,27 +189,26 @@ def _find_range(
     """Return the range that serves, if it can be read."""
     if isinstance(request, Blocker):
         return request
-    known, is_resolved = (
-        world.guests.known(floating_ip.namespace),
-        world.guests.is_resolved(floating_ip.namespace),
-    )
-    had_from = {each.spec.range for each in _find_former(world.cache, owner)}
-    guest = known if is_resolved else None
-    found = find_range(world.cache, floating_ip, held, guest, request, had_from)
-    if isinstance(found, FloatingIPRange) and found.name in world.cache.ledger.problems:
-        return describe_problem(found.name, world.cache.ledger.problems[found.name], "RangeInvalid")
+    known = inventory.guests.get(floating_ip.namespace)
+    guest = known.guest if known is not None and known.is_resolved else None
+    had_from = {each.spec.range for each in _find_former(inventory, owner)}
+    found = find_range(inventory, floating_ip, held, guest, request, had_from)
+    if isinstance(found, FloatingIPRange) and found.name in inventory.problems:
+        return describe_problem(found.name, inventory.problems[found.name], "RangeInvalid")
     return found
 
 
-def _find_former(cache: ClusterCache, owner: Owner) -> list[FloatingIPReservation]:
+def _find_former(inventory: Inventory, owner: Owner) -> list[FloatingIPReservation]:
     """Return what the floating IP had, and what is in quarantine for one that it replaces, the last first."""
-    of_name = cache.reservations.by_index(BY_FORMER_OWNER, former_key(owner)) if owner.cluster else ()
-    found = {each.name: each for each in (*cache.reservations_of(owner.key), *of_name) if not each.is_held}
+    of_name = inventory.reservations.by_index(BY_FORMER_OWNER, former_key(owner)) if owner.cluster else ()
+    found = {
+        each.name: each for each in (*inventory.reservations_of(owner.key), *of_name) if not each.is_held
+    }
     return sorted(found.values(), key=lambda each: each.spec.quarantined_until or EPOCH, reverse=True)
 
 
 def _find_current(
-    world: World,
+    view: DecisionView,
     floating_ip: FloatingIP,
     held: list[FloatingIPReservation],
     owner: Owner,
@@ -217,7 +223,7 @@ def _find_current(
     status = floating_ip.status
     space, range_name = status.address_space or DEFAULT_ADDRESS_SPACE, status.range or ""
     named: Collection[Address] = read_addresses(status.addresses)
-    if is_inherited(world, floating_ip):
+    if is_inherited(view, floating_ip):
         named = static.values()
         range_name = floating_ip.range or range_name
         if isinstance(found, FloatingIPRange):
@@ -225,7 +231,7 @@ def _find_current(
     is_chosen = is_made_by_us(floating_ip)
     current: dict[Family, Claim] = {}
     for address in sorted(named):
-        known = world.cache.ledger.reservation(space, address)
+        known = view.inventory.reservation(space, address)
         is_static = address in static.values() and not is_chosen
         claim = Claim(
             space=space,
@@ -234,7 +240,7 @@ def _find_current(
             owner=owner,
             requested=known.spec.requested if known else Requested.STATIC if is_static else Requested.DYNAMIC,
         )
-        if find_holder(world, claim) is None:
+        if find_holder(view.inventory, claim) is None:
             current[address.family] = claim
     if named:
         return current
@@ -263,10 +269,10 @@ def _in_order(claims: dict[Family, Claim]) -> tuple[Claim, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
+class _Allocation:
     """A request that can be read, and the range that serves it."""
 
-    world: World
+    inventory: Inventory
     floating_ip: FloatingIP
     owner: Owner
     request: Request
@@ -274,7 +280,7 @@ class _Wish:
     current: dict[Family, Claim]
     held: list[FloatingIPReservation]
 
-    def follow(self) -> Decision:
+    def allocate(self) -> Decision:
         """Return all that is asked for, or what the floating IP has and why it gets no more."""
         current, families = _in_order(self.current), self._families()
         found: dict[Family, Claim] = {}
@@ -293,7 +299,7 @@ class _Wish:
         return Decision(holds=_in_order(found), blockers=blockers)
 
     def _families(self) -> frozenset[Family]:
-        found = self.world.cache.ledger.ranges.get(self.range.name)
+        found = self.inventory.pools.get(self.range.name)
         return frozenset(found.pool.families if found is not None else ())
 
     def _held_here(self) -> frozenset[Family]:
@@ -316,7 +322,7 @@ class _Wish:
         mine, asked = self.current.get(family), self._find_asked(family)
         if mine is not None and self._is_here(mine) and asked in {None, mine.address}:
             return mine
-        restriction = find_restriction(self.range, self.world.guests.known(self.owner.namespace))
+        restriction = find_restriction(self.range, self.inventory.known(self.owner.namespace))
         if restriction is not None:
             return restriction
         if asked is not None:
@@ -330,7 +336,7 @@ class _Wish:
             claim = self._claim(address, mine.requested if mine and is_same else Requested.DYNAMIC)
             if self._find_blocker(claim, beside) is None:
                 return claim
-        free = self.world.cache.ledger.next_free(self.range.name, family)
+        free = self.inventory.next_free(self.range.name, family)
         if isinstance(free, IpamError):
             return blocker_of(free)
         claim = self._claim(free, Requested.DYNAMIC)
@@ -344,29 +350,28 @@ class _Wish:
         mine, here = self.current.get(family), (self.range.spec.address_space, self.range.name)
         if mine is not None:
             yield mine.address
-        for each in (*self.held, *_find_former(self.world.cache, self.owner)):
+        for each in (*self.held, *_find_former(self.inventory, self.owner)):
             if (each.spec.space, each.spec.range) == here and address_of(each).family is family:
                 yield address_of(each)
-        for address in self.world.cache.ledger.reports.find_ours(self.owner.namespace):
+        for address in self.inventory.reports.find_ours(self.owner.namespace):
             if address.family is family:
                 yield address
 
     def _find_blocker(self, claim: Claim, beside: Collection[Claim]) -> Blocker | None:
         """Return why an address cannot be claimed; None if it can."""
-        ledger = self.world.cache.ledger
-        refusal = ledger.ranges.refusal(claim.range, claim.address)
+        refusal = self.inventory.pools.refusal(claim.range, claim.address)
         if refusal is not None:
             return blocker_of(refusal)
-        holder = self._exceeds_quota(claim, beside) or find_holder(self.world, claim)
+        holder = self._exceeds_quota(claim, beside) or find_holder(self.inventory, claim)
         if holder is not None or self._had(claim):
             return holder
-        rivals = ledger.find_rivals(self.floating_ip, claim.space, claim.address)
+        rivals = self.inventory.find_rivals(self.floating_ip, claim.space, claim.address)
         return describe_reporter(min(rivals), claim.address) if rivals else None
 
     def _exceeds_quota(self, claim: Claim, beside: Collection[Claim]) -> Blocker | None:
         """Return why a guest cluster gets no more addresses of the range."""
         limit = self.range.spec.max_per_guest
-        shares = self.world.cache.ledger.shares(claim.owner.namespace, claim.range)
+        shares = self.inventory.shares(claim.owner.namespace, claim.range)
         if limit is None or claim.name in shares or len(shares | {each.name for each in beside}) < limit:
             return None
         message = (
@@ -393,5 +398,5 @@ class _Wish:
 
     def _had(self, claim: Claim) -> bool:
         """Return whether it holds an address, or was the last to do so: no report takes it away."""
-        known = self.world.cache.ledger.reservation(claim.space, claim.address)
+        known = self.inventory.reservation(claim.space, claim.address)
         return known is not None and known.spec.owner.key == claim.owner.key

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from fipop.addresses.inventory import Inventory
 from fipop.boundary import loop_time
 
 GATE_SECONDS = 60.0
 """The longest time that new addresses wait for guest clusters that are not read."""
+
+CHECK_SECONDS = 1.0
+"""How often deadlines are checked while something waits."""
+
+
+class GateEvent(StrEnum):
+    """What the gate has news of."""
+
+    OPENED = "opened"
+    RELEASED = "released"
+    """A guest cluster that connected later holds nothing back any more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,12 +37,7 @@ class Gate:
     or for GATE_SECONDS; and each floating IP for no longer than that, however many of them there are.
     """
 
-    could_serve: Callable[[str, str], bool]
-    """Whether a range could serve a guest cluster."""
-    opened: Callable[[], None] = lambda: None
-    """Called when it opens."""
-    released: Callable[[], None] = lambda: None
-    """Called when a guest cluster that connected later holds nothing back any more."""
+    inventory: Inventory
     is_open: bool = False
     awaited: set[str] = field(default_factory=set)
     _unbegun: set[str] = field(default_factory=set)
@@ -44,10 +53,8 @@ class Gate:
     """Those that connected later, and hold back addresses."""
     _held_since: dict[tuple[str, str], float] = field(default_factory=dict)
     """Since when floating IPs wait for those."""
-    _has_to_wait: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def __post_init__(self) -> None:
-        self._has_to_wait.set()
+    _events: deque[GateEvent] = field(default_factory=deque)
+    _has_news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wait_for(self, guest_ids: Iterable[str]) -> None:
         """Wait for the first readings of guest clusters; without any, open."""
@@ -95,32 +102,36 @@ class Gate:
         until = self._deadlines.setdefault(guest_id, loop_time() + GATE_SECONDS)
         if guest_id not in self._read | self.awaited and loop_time() < until:
             self._late.add(guest_id)
-            self._has_to_wait.set()
+            self._has_news.set()
 
     def _release(self, guest_ids: Iterable[str]) -> None:
         """Continue what waits for guest clusters that connected later."""
         late = self._late.intersection(guest_ids)
         self._late -= late
         if late:
-            self.released()
+            self._add(GateEvent.RELEASED)
 
-    async def run(self) -> None:
-        """Open when it is time, and wait no longer than that for those that connected later; until cancelled."""
+    async def events(self) -> AsyncIterator[GateEvent]:
+        """Yield each event, and see to it that none comes too late."""
         while True:
-            await self._has_to_wait.wait()
-            await asyncio.sleep(1.0)
+            while self._events:
+                yield self._events.popleft()
+            try:
+                async with asyncio.timeout(None if self.is_open and not self._late else CHECK_SECONDS):
+                    await self._has_news.wait()
+            except TimeoutError:
+                pass
+            self._has_news.clear()
             self._open_if_due()
             self._release([each for each in self._late if self._deadlines[each] <= loop_time()])
             if not self._late:
                 self._held_since.clear()
-            if self.is_open and not self._late:
-                self._has_to_wait.clear()
 
     def may_assign(self, floating_ip: tuple[str, str], range_name: str) -> bool:
         """Return whether a floating IP can get new addresses of a range."""
         if not self.is_open:
             return False
-        if not any(self.could_serve(range_name, guest_id) for guest_id in self._late):
+        if not any(self.inventory.could_serve(range_name, guest_id) for guest_id in self._late):
             return True
         return loop_time() - self._held_since.setdefault(floating_ip, loop_time()) >= GATE_SECONDS
 
@@ -132,4 +143,8 @@ class Gate:
             is_over = loop_time() - max(self._begun_at, self._answered_at) >= GATE_SECONDS
         if is_over or not self.awaited:
             self.is_open = True
-            self.opened()
+            self._add(GateEvent.OPENED)
+
+    def _add(self, event: GateEvent) -> None:
+        self._events.append(event)
+        self._has_news.set()

@@ -1,33 +1,53 @@
-"""Who uses which address.
+"""Who uses which address: the stores, and the indexes that follow each of their changes at once.
 
 An address of a space is in use if a reservation exists (held or in quarantine), if a floating IP names it in its
 status (before the first status, in its spec), if this process is claiming it, or if a guest cluster reported it that
-the range could serve.
+the range could serve. A reservation counts as its guest cluster's own, whatever that reports.
 """
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
-from fipop.addresses.claims import Claim, address_of, named_addresses, read_addresses, reservation_name
-from fipop.addresses.reports import Reports
+from fipop.addresses.claims import (
+    Claim,
+    address_of,
+    named_addresses,
+    read_addresses,
+    reservation_name,
+)
+from fipop.addresses.reports import News, Reports, Slot, Slots
+from fipop.addresses.stores import BY_NAMED, BY_OWNER_NAMESPACE, BY_RANGE, Stores
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
-from fipop.api.objects import FloatingIP, FloatingIPRange, FloatingIPReservation, Owner, SearchOrder
+from fipop.api.objects import (
+    CheckedObject,
+    FloatingIP,
+    FloatingIPRange,
+    FloatingIPReservation,
+    Owner,
+    SearchOrder,
+    read_object,
+)
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError, UnreadableSpecError
 from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import Range, RangeTable, RangeUsage, Usage
-from fipop.runtime.store import Store
+from fipop.jsons import JsonView
+from fipop.kube.client import KubeClient
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
+from fipop.rancher.discovery import Links, choose_cluster, glimpse_guest
+from fipop.rancher.matching import Guest, fits_guest
+from fipop.runtime.informer import Informer
+from fipop.runtime.store import Change, Projection
 
-BY_NAMED = "named"
-"""Of floating IPs: the addresses that they name."""
-BY_OWNER = "owner"
-BY_OWNER_NAMESPACE = "owner-namespace"
+logger = logging.getLogger(__name__)
 
 OwnerKey = tuple[str, str]
 
@@ -43,68 +63,88 @@ class Use(NamedTuple):
     """Whether a floating IP has it. If not, it is in quarantine, or only reports name it."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Ledger:
-    """Answers from the stores, which call it for each change.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownGuest:
+    """A guest cluster as its links were resolved last."""
 
-    A reservation counts as its guest cluster's own, whatever that reports.
+    guest: Guest
+    is_resolved: bool
+    """Whether all links were resolved, those to its Harvester cluster and network too. If not, visits can serve it, and
+    no range is chosen for it."""
+
+
+Handler = Callable[[Resource, Change[Any], News], None]
+"""Takes a change that is in the indexes by now, and which addresses guest clusters began or ceased to use by it."""
+
+
+class Inventory(Stores):
+    """The stores of a replica, leader or standby, and what follows from them.
+
+    `reads_guests`: guest clusters are read. If not, the statuses of ranges alone say what these use, and a report
+    counts in that range alone.
     """
 
-    reservations: Store[FloatingIPReservation]
-    floating_ips: Store[FloatingIP]
-    ranges: RangeTable = field(default_factory=RangeTable)
-    problems: dict[str, IpamError] = field(default_factory=dict)
-    """Why a range cannot be read, by its name."""
-    _reserved: defaultdict[str, set[Address]] = field(default_factory=lambda: defaultdict(set))
-    _claiming: list[Claim] = field(default_factory=list)
-    reports: Reports = field(init=False)
-    """What guest clusters use."""
+    def __init__(self, *, reads_guests: bool = True) -> None:
+        super().__init__()
+        self._reads_guests = reads_guests
+        self.pools = RangeTable()
+        """The ranges that can be read."""
+        self.problems: dict[str, IpamError] = {}
+        """Why a range cannot be read, by its name."""
+        self.guests: dict[str, KnownGuest] = {}
+        """The guest clusters whose links were resolved, by id."""
+        self._slots = Slots()
+        self.reports = Reports(
+            pools=self.pools, slots=self._slots, find_own=self.find_own, could_serve=self.could_serve
+        )
+        """What guest clusters use."""
+        self._reserved: defaultdict[str, set[Address]] = defaultdict(set)
+        self._named: dict[OwnerKey, frozenset[Slot]] = {}
+        self._claiming: list[Claim] = []
+        self._handlers: list[Handler] = []
 
-    def __post_init__(self) -> None:
-        self.reports = Reports(ranges=self.ranges, find_own=self.find_own)
+    # What comes in
 
-    # What changed
+    def subscribe(self, handler: Handler) -> None:
+        """Have a handler called with each later change, whatever brings it, after it is in the indexes."""
+        self._handlers.append(handler)
 
-    def range_changed(self, old: FloatingIPRange | None, new: FloatingIPRange | None) -> None:
-        """Take in a range; a new status changes nothing."""
-        if not is_respecified(old, new):
-            return
-        if old is not None:
-            self.ranges.remove(old.name)
-            self.problems.pop(old.name, None)
-        if new is not None:
-            try:
-                self.ranges.enter(read_range(new))
-            except IpamError as error:
-                self.problems[new.name] = error
-        self.reports.range_changed((new or old).name)  # type: ignore[union-attr]
+    def build_informer(self, client: KubeClient, resource: Resource) -> Informer[Any]:
+        """Return the way by which events and lists of a kind come in."""
+        return Informer(client, resource, self.store_of(resource), partial(self._take, resource))
 
-    def reservation_changed(
-        self, old: FloatingIPReservation | None, new: FloatingIPReservation | None
-    ) -> None:
-        """Take in a reservation."""
-        for guest_id in {side.spec.owner.namespace for side in (old, new) if side is not None}:
-            self.reports.guest_changed(guest_id)
-        if new is not None:
-            self._reserved[new.spec.space].add(address_of(new))
-        elif old is not None:
-            self._reserved[old.spec.space].discard(address_of(old))
-            self.ranges.rewind()
+    def observe(self, resource: Resource, obj: JsonView) -> None:
+        """Take in the answer of our own read or write."""
+        self._take(resource, self.store_of(resource).put(obj))
 
-    def floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> None:
-        """Take in which addresses the status of a floating IP names, and which range it names."""
-        names = [(each.range, each.status.range) if each is not None else () for each in (old, new)]
-        if names[0] != names[1]:
-            self.reports.guest_changed((new or old).namespace)  # type: ignore[union-attr]
-        if old is not None and named_addresses(old) - (
-            named_addresses(new) if new is not None else frozenset()
-        ):
-            self.ranges.rewind()
+    def observe_reservation(self, answer: JsonView) -> FloatingIPReservation:
+        """Take in the answer of our own read or write of a reservation, and return it as it was answered."""
+        self.observe(FLOATING_IP_RESERVATIONS, answer)
+        return read_object(FloatingIPReservation, answer)
 
-    def recall_reports(self, ranges: Iterable[FloatingIPRange], exists: Callable[[str], bool]) -> None:
+    def suppose(self, resource: Resource, projection: Projection) -> None:
+        """Take in an object as it would be after a write that is not made."""
+        self._take(resource, self.store_of(resource).take(projection))
+
+    def forget(self, resource: Resource, gone: Projection) -> None:
+        """Take in that the API server knows no object of that name."""
+        metadata = {"name": gone.name, "resourceVersion": str(gone.resource_version)}
+        if gone.namespace:
+            metadata["namespace"] = gone.namespace
+        self._take(resource, self.store_of(resource).delete({"metadata": metadata}))
+
+    def note_guest(self, guest_id: str, known: KnownGuest | None) -> News:
+        """Take in what is known of a guest cluster by now: other ranges can serve it."""
+        if known is None:
+            self.guests.pop(guest_id, None)
+        else:
+            self.guests[guest_id] = known
+        return self.reports.guest_changed(guest_id)
+
+    def recall_reports(self, exists: Callable[[str], bool]) -> None:
         """Begin with what the statuses of ranges say that guest clusters use, as far as these exist."""
         self.reports.clear()
-        for each in ranges:
+        for each in self.ranges.all():
             by_guest: defaultdict[str, list[Address]] = defaultdict(list)
             for entry in filter(lambda entry: exists(entry.guest), each.status.reported):
                 by_guest[entry.guest] += read_addresses([entry.address])
@@ -114,19 +154,123 @@ class Ledger:
     @contextmanager
     def claiming(self, claim: Claim) -> Iterator[None]:
         """Keep an address from the other floating IPs of this process while it is claimed."""
+        slots = [(claim.space, claim.address)]
         self._claiming.append(claim)
+        self._slots.add(slots)
         try:
             yield
         finally:
             self._claiming.remove(claim)
-            if self.reservation(claim.space, claim.address) is None:
-                self.ranges.rewind()
+            self._slots.remove(slots)
 
-    def has_claims(self, range_name: str, *, but: Owner) -> bool:
-        """Return whether addresses of a range are being claimed for others: soon it is known if that succeeds."""
-        return any(each.range == range_name and each.owner.key != but.key for each in self._claiming)
+    def _take(self, resource: Resource, change: Change[Any] | None) -> None:
+        if change is None:
+            return
+        if isinstance(change.new, CheckedObject) and change.new.problem:
+            fields = {"resource": resource.plural, "object": "/".join(change.new.key).lstrip("/")}
+            logger.warning("Could not read object", extra={**fields, "error": change.new.problem})
+        news: News = {}
+        if resource == FLOATING_IP_RESERVATIONS:
+            news = self._reservation_changed(change.old, change.new)
+        elif resource == FLOATING_IP_RANGES:
+            news = self._range_changed(change.old, change.new)
+        elif resource == FLOATING_IPS:
+            news = self._floating_ip_changed(change.old, change.new)
+        for handler in self._handlers:
+            handler(resource, change, news)
+
+    def _range_changed(self, old: FloatingIPRange | None, new: FloatingIPRange | None) -> News:
+        if not is_respecified(old, new):
+            return {}
+        if old is not None:
+            self.pools.remove(old.name)
+            self.problems.pop(old.name, None)
+        if new is not None:
+            try:
+                self.pools.enter(read_range(new))
+            except IpamError as error:
+                self.problems[new.name] = error
+        name = (new or old).name  # type: ignore[union-attr]
+        for each in self.floating_ips.by_index(BY_RANGE, name):
+            self._note_named(each.key, each)  # without a status it is in the space of its range
+        return self.reports.range_changed(name)
+
+    def _reservation_changed(
+        self, old: FloatingIPReservation | None, new: FloatingIPReservation | None
+    ) -> News:
+        if new is not None and old is None:
+            self._reserved[new.spec.space].add(address_of(new))
+            self._slots.add([(new.spec.space, address_of(new))])
+        elif old is not None and new is None:
+            self._reserved[old.spec.space].discard(address_of(old))
+            self._slots.remove([(old.spec.space, address_of(old))])
+        owners = sorted({side.spec.owner.namespace for side in (old, new) if side is not None})
+        return {
+            guest_id: news for each in owners for guest_id, news in self.reports.guest_changed(each).items()
+        }
+
+    def _floating_ip_changed(self, old: FloatingIP | None, new: FloatingIP | None) -> News:
+        latest = new or old
+        assert latest is not None, "a change has a side"
+        self._note_named(latest.key, new)
+        names = [(each.range, each.status.range) if each is not None else () for each in (old, new)]
+        return self.reports.guest_changed(latest.namespace) if names[0] != names[1] else {}
+
+    def _note_named(self, key: OwnerKey, floating_ip: FloatingIP | None) -> None:
+        before, after = self._named.pop(key, frozenset()), frozenset[Slot]()
+        if floating_ip is not None:
+            space = self.space_of(floating_ip)
+            after = frozenset((space, each) for each in named_addresses(floating_ip))
+            self._named[key] = after
+        self._slots.add(after - before)
+        self._slots.remove(before - after)
 
     # What is so
+
+    def known(self, guest_id: str) -> Guest | None:
+        """Return a guest cluster as its links were resolved last; None if they never were.
+
+        One whose network cannot be found out is known as well: visits can serve it all the same.
+        """
+        found = self.guests.get(guest_id)
+        return found.guest if found is not None else None
+
+    def is_resolved(self, guest_id: str) -> bool:
+        """Return whether all links of a guest were resolved once, those to its Harvester cluster and network too."""
+        found = self.guests.get(guest_id)
+        return found is not None and found.is_resolved
+
+    def could_serve(self, range_name: str, guest_id: str) -> bool:
+        """Return whether a range could serve a guest cluster: it fits, or a floating IP there names it."""
+        if not self._reads_guests:
+            return False
+        found, guest = self.ranges.get("", range_name), self.known(guest_id) or self._glimpse(guest_id)
+        if found is None or guest is None:
+            return True
+        floating_ips = self.floating_ips_of(guest_id)
+        if any(range_name in (each.range, each.status.range) for each in floating_ips):
+            return True
+        # Which Harvester it is on may not be known (yet): then it may be any.
+        return fits_guest(
+            found, guest, on_any_harvester=guest.on_harvester and not guest.harvester_cluster_name
+        )
+
+    def _glimpse(self, guest_id: str) -> Guest | None:
+        """Return a guest cluster as far as it is known before its links are resolved."""
+        management = self.management.get("", guest_id)
+        cluster = choose_cluster(self.guest_clusters(guest_id), management)
+        if cluster is None:
+            return None
+        found = glimpse_guest(
+            Links(
+                cluster=cluster,
+                management=management,
+                namespace=self.namespaces.get("", guest_id),
+                find_management=lambda name: self.management.get("", name),
+                is_unknown_kind=True,
+            )
+        )
+        return found if isinstance(found, Guest) else None
 
     def reservation(self, space: str, address: Address) -> FloatingIPReservation | None:
         """Return the reservation of an address."""
@@ -142,8 +286,12 @@ class Ledger:
 
     def space_of(self, floating_ip: FloatingIP) -> str:
         """Return the address space of what a floating IP has or names."""
-        found = self.ranges.get(floating_ip.status.range or floating_ip.range or "")
+        found = self.pools.get(floating_ip.status.range or floating_ip.range or "")
         return floating_ip.status.address_space or (found.space if found else DEFAULT_ADDRESS_SPACE)
+
+    def has_claims(self, range_name: str, *, but: Owner) -> bool:
+        """Return whether addresses of a range are being claimed for others: soon it is known if that succeeds."""
+        return any(each.range == range_name and each.owner.key != but.key for each in self._claiming)
 
     def find_rivals(self, floating_ip: FloatingIP, space: str, address: Address) -> frozenset[str]:
         """Return the other guest clusters that use an address of a floating IP; `ignore-claim` takes some out."""
@@ -157,9 +305,9 @@ class Ledger:
             found[address_of(each)].add(each.spec.space)
         return found
 
-    def find_reported(self, range_name: str) -> dict[Address, set[str]]:
+    def find_reported(self, range_name: str) -> Mapping[Address, set[str]]:
         """Return the addresses of a range that are in use by reports alone, with the guest clusters that use them."""
-        found, reported = self.ranges.get(range_name), defaultdict[Address, set[str]](set)
+        found, reported = self.pools.get(range_name), defaultdict[Address, set[str]](set)
         if found is None:
             return reported
         for guest_id, address in self.find_foreign_uses(range_name):
@@ -169,12 +317,12 @@ class Ledger:
 
     def find_foreign_uses(self, range_name: str) -> Iterator[tuple[str, Address]]:
         """Yield each guest cluster with each address of a range that it uses, and no floating IP of it has or had."""
-        found = self.ranges.get(range_name)
+        found = self.pools.get(range_name)
         if found is None:
             return
         for guest_id, address in self.reports.foreign_in(found.space):
             named = (each.namespace for each in self.named_by(found.space, address))
-            if guest_id not in named and address in self.ranges.assigned(range_name):
+            if guest_id not in named and address in self.pools.assigned(range_name):
                 yield guest_id, address
 
     def uses(self) -> Iterator[Use]:
@@ -182,43 +330,28 @@ class Ledger:
         for reservation in self.reservations.all():
             address = address_of(reservation)
             yield Use(reservation.spec.space, address, reservation.spec.range, reservation.is_held)
-        for address in self._named():
-            for space in {self.space_of(each) for each in self.floating_ips.by_index(BY_NAMED, address)}:
-                if address not in self._reserved[space]:
-                    first = self.named_by(space, address)[0]
-                    yield Use(space, address, first.status.range or first.range or "", is_held=True)
-        for found in self.ranges.all():
+        for space, address in frozenset().union(*self._named.values()):
+            if address not in self._reserved[space]:
+                first = self.named_by(space, address)[0]
+                yield Use(space, address, first.status.range or first.range or "", is_held=True)
+        for found in self.pools.all():
             for address in self.find_reported(found.name):
                 yield Use(found.space, address, found.name, is_held=False)
 
-    def _named(self) -> Iterator[Address]:
-        return (each for each in self.floating_ips.keys(BY_NAMED) if isinstance(each, Address))
+    # What is free
 
     def next_free(self, range_name: str, family: Family) -> Address | IpamError:
         """Return the address that a range assigns next, or why there is none."""
-        return self.ranges.next_free(range_name, family, self._is_used_in(range_name))
+        space = self.pools.get(range_name).space  # type: ignore[union-attr]
+        return self.pools.next_free(range_name, family, self._slots.of(space), self._slots.freed)
 
     def free_addresses(self, range_name: str, family: Family) -> Iterator[Address]:
         """Yield the addresses that a range assigns next, in its order, whether or not it is draining."""
-        is_used, found = self._is_used_in(range_name), self.ranges.get(range_name)
-        is_descending = found is not None and found.descending
-        values = self.ranges.assigned(range_name).of(family).addresses(descending=is_descending)
-        return (each for value in values if not is_used(each := Address(family, value)))
-
-    def _is_used_in(self, range_name: str) -> Callable[[Address], bool]:
-        space = self.ranges.get(range_name).space  # type: ignore[union-attr]
-        reserved, reported = self._reserved[space], self.reports.addresses_in(space)
-        claiming = {each.address for each in self._claiming if each.space == space}
-
-        def is_used(address: Address) -> bool:
-            return (
-                address in reserved
-                or bool(self.named_by(space, address))
-                or address in reported
-                or address in claiming
-            )
-
-        return is_used
+        found = self.pools.get(range_name)
+        assert found is not None, "a range that can be read"
+        in_use = self._slots.of(found.space)
+        values = self.pools.assigned(range_name).of(family).addresses(descending=found.descending)
+        return (each for value in values if (each := Address(family, value)) not in in_use)
 
     def shares(self, namespace: str, range_name: str) -> set[str]:
         """Return the reservations of a guest cluster in a range, with those that it is claiming there."""
@@ -230,7 +363,7 @@ class Ledger:
 
     def count(self) -> dict[str, RangeUsage]:
         """Count all ranges that can be read."""
-        tallies = {each.name: {family: _Tally() for family in Family} for each in self.ranges.all()}
+        tallies = {each.name: {family: _Tally() for family in Family} for each in self.pools.all()}
         by_space: defaultdict[tuple[str, Family], list[Use]] = defaultdict(list)
         for use in self.uses():
             by_space[use.space, use.address.family].append(use)
@@ -238,9 +371,9 @@ class Ledger:
                 tallies[use.range][use.address.family].named += 1
         for uses in by_space.values():
             uses.sort(key=_value_of)
-        for found in self.ranges.all():
+        for found in self.pools.all():
             for family in Family:
-                addresses, uses = self.ranges.assigned(found.name).of(family), by_space[found.space, family]
+                addresses, uses = self.pools.assigned(found.name).of(family), by_space[found.space, family]
                 tally = tallies[found.name][family]
                 tally.assigned = addresses.count
                 for interval in addresses.intervals:

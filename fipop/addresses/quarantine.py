@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from fipop.addresses.claims import address_of, names_address
-from fipop.addresses.inventory import BY_OWNER_NAMESPACE
+from fipop.addresses.guests import GuestDirectory
+from fipop.addresses.inventory import Inventory
+from fipop.addresses.request import describe_user
 from fipop.addresses.reservations import ReservationStore, TakenError
-from fipop.addresses.stores import ClusterCache
+from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
-from fipop.guests.directory import GuestDirectory
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
 from fipop.runtime.queues import Event, Key, Kind, Request, WorkQueues, request_visit
@@ -41,7 +42,7 @@ class QuarantineReconciler:
     """Puts ownerless addresses into quarantine, and ends it."""
 
     client: KubeClient
-    cache: ClusterCache
+    inventory: Inventory
     reservations: ReservationStore
     guests: GuestDirectory
     queues: WorkQueues
@@ -51,22 +52,13 @@ class QuarantineReconciler:
         if event.resource == FLOATING_IP_RESERVATIONS and event.change.new is not None:
             yield request_reservation(event.change.new)
         elif event.resource == FLOATING_IPS and event.change.new is None:
-            yield from map(request_reservation, self.cache.reservations_of(event.change.latest.key))
+            yield from map(request_reservation, self.inventory.reservations_of(event.change.latest.key))
         for guest_id in event.guest_ids:
-            yield from self.request_quarantined(guest_id)
-
-    def request_quarantined(self, guest_id: str) -> Iterator[Request]:
-        """Yield what a guest cluster had: it is gone, or was visited."""
-        yield from map(request_reservation, self.find_quarantined(guest_id))
-
-    def find_quarantined(self, guest_id: str) -> Iterator[FloatingIPReservation]:
-        """Yield the addresses that a guest cluster had and that are in quarantine."""
-        found = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
-        return (each for each in found if not each.is_held)
+            yield from map(request_reservation, self.inventory.find_quarantined(guest_id))
 
     async def reconcile(self, name: str) -> RetryAfter | None:
         """Put a reservation into quarantine, or end its quarantine; or return when to check again."""
-        reservation = self.cache.reservations.get("", name)
+        reservation = self.inventory.reservations.get("", name)
         if reservation is None:
             return None
         try:
@@ -79,9 +71,9 @@ class QuarantineReconciler:
     async def _check_owner(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         """Quarantine a held address whose floating IP does not exist: the cache suspects, the API server decides."""
         owner = reservation.spec.owner
-        if self.cache.floating_ips.get(*owner.key) is not None or await self._find_owner(reservation):
+        if self.inventory.floating_ips.get(*owner.key) is not None or await self._find_owner(reservation):
             return None
-        seconds = self.cache.quarantine_seconds(reservation.spec.range)
+        seconds = self.inventory.quarantine_seconds(reservation.spec.range)
         await self.reservations.release(reservation, seconds=seconds)
         self.queues.add(request_visit(owner.namespace))  # it takes our keys out of the guest cluster
         return None
@@ -89,7 +81,7 @@ class QuarantineReconciler:
     async def _check_guest(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         until, guest_id = reservation.spec.quarantined_until, reservation.spec.owner.namespace
         assert until is not None, "it is in quarantine"
-        if self.guests.exists(guest_id) and reservation.spec.guest_gone_since is not None:
+        if self.inventory.exists(guest_id) and reservation.spec.guest_gone_since is not None:
             # It is back: if it leaves again, it has its day again. Until then visits tell.
             now = self.client.server_now().replace(microsecond=0)
             spec = replace(reservation.spec, guest_gone_since=None, quarantined_until=min(until, now))
@@ -111,11 +103,11 @@ class QuarantineReconciler:
     async def _check_gone(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         """Return when to check again a guest cluster of which Rancher has nothing; None if it is over."""
         guest_id = reservation.spec.owner.namespace
-        if self.guests.exists(guest_id):
+        if self.inventory.exists(guest_id):
             return None
         live = await self.client.get(MANAGEMENT_CLUSTERS, guest_id)
         if live is not None:  # the cache is behind
-            self.cache.observe(MANAGEMENT_CLUSTERS, live)
+            self.inventory.observe(MANAGEMENT_CLUSTERS, live)
             return RetryAfter(RECHECK_SECONDS)
         if not reservation.spec.owner.imported or reservation.spec.guest_gone_since is not None:
             return None
@@ -128,11 +120,11 @@ class QuarantineReconciler:
     def _check_reports(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         """Return when to check again what visits found; None if one that began after the quarantine found it clean."""
         guest_id, until = reservation.spec.owner.namespace, reservation.spec.quarantined_until
-        read_since = self.cache.ledger.reports.read_since(guest_id)
+        read_since = self.inventory.reports.read_since(guest_id)
         if read_since is None or until is None or read_since < until:
             self.queues.add(request_visit(guest_id))
             return RetryAfter(RECHECK_SECONDS)
-        user = self.guests.describe_user(guest_id, address_of(reservation))
+        user = describe_user(self.inventory, guest_id, address_of(reservation))
         if self._is_held_elsewhere(reservation):
             user = ""  # it moved there with its address
         if user:
@@ -142,7 +134,7 @@ class QuarantineReconciler:
 
     def _is_held_elsewhere(self, reservation: FloatingIPReservation) -> bool:
         """Return whether the guest cluster holds the same address in another address space."""
-        found = self.cache.reservations.by_index(BY_OWNER_NAMESPACE, reservation.spec.owner.namespace)
+        found = self.inventory.reservations.by_index(BY_OWNER_NAMESPACE, reservation.spec.owner.namespace)
         return any(each.is_held and each.spec.address == reservation.spec.address for each in found)
 
     async def _find_owner(self, reservation: FloatingIPReservation) -> bool:
@@ -151,7 +143,7 @@ class QuarantineReconciler:
         live = await self.client.get(FLOATING_IPS, owner.name, namespace=owner.namespace)
         if live is None:
             return False
-        self.cache.observe(FLOATING_IPS, live)
+        self.inventory.observe(FLOATING_IPS, live)
         self.queues.add(Request(Key(Kind.FLOATING_IP, *owner.key)))
         found = read_object(FloatingIP, live)
         return reservation.is_held or names_address(found, reservation.spec.space, address_of(reservation))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fipop.addresses.claims import address_of, read_addresses
+from fipop.addresses.inventory import Inventory
 from fipop.addresses.request import Blocker, Request, describe_stranger
-from fipop.addresses.stores import ClusterCache
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPRange, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family
@@ -29,30 +29,29 @@ ANY_ADDRESS = Request(static={})
 
 
 def choose_for_guest(
-    cache: ClusterCache, guest: Guest, request: Request = ANY_ADDRESS
+    inventory: Inventory, guest: Guest, request: Request = ANY_ADDRESS
 ) -> list[tuple[FloatingIPRange, NoRange | None]]:
     """Order the ranges for a guest and what its floating IP asks for, each with why it gives no address now.
 
     For a guest that has as many addresses of a range as it can have, that range is full.
     """
-    ledger = cache.ledger
-    ranges = {each.name: each for each in cache.ranges.all() if not each.is_deleting}
+    ranges = {each.name: each for each in inventory.ranges.all() if not each.is_deleting}
 
     def is_full(range_name: str) -> bool:
-        families = _families(cache, range_name, request)
-        if range_name in ledger.problems:
+        families = _families(inventory, range_name, request)
+        if range_name in inventory.problems:
             return True
-        room = sum(isinstance(ledger.next_free(range_name, each), Address) for each in families)
+        room = sum(isinstance(inventory.next_free(range_name, each), Address) for each in families)
         limit = ranges[range_name].spec.max_per_guest
         if limit is not None:
-            room = min(room, limit - len(ledger.shares(guest.id, range_name)))
+            room = min(room, limit - len(inventory.shares(guest.id, range_name)))
         return room < (1 if request.is_flexible else len(families))
 
     return match_ranges(guest, [*ranges.values()], is_full=is_full)
 
 
 def find_range(
-    cache: ClusterCache,
+    inventory: Inventory,
     floating_ip: FloatingIP,
     held: Collection[FloatingIPReservation],
     guest: Guest | None,
@@ -67,9 +66,9 @@ def find_range(
     range is chosen by: a choice is for good.
     """
     if floating_ip.range is not None:
-        named = cache.ranges.get("", floating_ip.range)
+        named = inventory.ranges.get("", floating_ip.range)
         if named is None:
-            like = suggest(floating_ip.range, (each.name for each in cache.ranges.all()))
+            like = suggest(floating_ip.range, (each.name for each in inventory.ranges.all()))
             message = f'Range "{floating_ip.range[:253]}" does not exist{like}. Create it, or name another.'
             return Blocker(reason="RangeNotFound", message=message)
         return named
@@ -78,7 +77,7 @@ def find_range(
     reserved = sorted(held, key=lambda each: address_of(each) not in has)  # what it has comes first
     earlier = [name for name in (*(each.spec.range for each in reserved), status.range) if name]
     for name in earlier:
-        known = cache.ranges.get("", name)
+        known = inventory.ranges.get("", name)
         if known is not None:
             return known
     if earlier and (held or floating_ip.status.addresses):
@@ -86,32 +85,32 @@ def find_range(
         remedy = f"Create it again, or name another in annotation {names.ANNOTATION_RANGE}."
         message = f'Range "{earlier[0][:253]}" of this address does not exist. {remedy}'
         return Blocker(reason="RangeNotFound", message=message)
-    if guest is None and not cache.guest_clusters(floating_ip.namespace):
-        return describe_stranger(floating_ip, cache.clusters.all())
+    if guest is None and not inventory.guest_clusters(floating_ip.namespace):
+        return describe_stranger(floating_ip, inventory.clusters.all())
     if guest is None:
         message = (
             f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet, or its "
             "HarvesterConfig or cloud credential cannot be read."
         )
         return Blocker(reason="GuestNotFound", message=message)
-    choice = choose_for_guest(cache, guest, request)
+    choice = choose_for_guest(inventory, guest, request)
     full = [each for each, why in choice if why is NoRange.FULL]
     serving = [each for each, why in choice if why is None] + full
     if serving:
         return min(
-            serving, key=lambda each: (not _suits(cache, each.name, request), each.name not in had_from)
+            serving, key=lambda each: (not _suits(inventory, each.name, request), each.name not in had_from)
         )
     if any(why is NoRange.DRAINING for _, why in choice):
         message = f'The ranges for guest cluster "{guest.cluster_name}" are draining. Create another one.'
         return Blocker(reason=NoRange.DRAINING.value, message=message)
-    message = describe_misfits(cache, guest, [each for each, _ in choice])
+    message = describe_misfits(inventory, guest, [each for each, _ in choice])
     return Blocker(reason=NoRange.OTHER_NETWORK.value if choice else "NoMatchingRange", message=message)
 
 
-def describe_misfits(cache: ClusterCache, guest: Guest, nearest: Sequence[FloatingIPRange] = ()) -> str:
+def describe_misfits(inventory: Inventory, guest: Guest, nearest: Sequence[FloatingIPRange] = ()) -> str:
     """Return, as sentences, that no range serves a guest, and what of some of them differs, the nearest first."""
     by_harvester = sorted(
-        cache.ranges.all(), key=lambda each: each.harvester_cluster != guest.harvester_cluster_name
+        inventory.ranges.all(), key=lambda each: each.harvester_cluster != guest.harvester_cluster_name
     )
     named = [
         f'Range "{each.name}" {describe_misfit(each, guest)}.'
@@ -143,27 +142,27 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
     return Blocker(reason="RangeRestricted", message=message)
 
 
-def describe_mismatch(cache: ClusterCache, guest: Guest | None, range_name: str) -> str | None:
+def describe_mismatch(inventory: Inventory, guest: Guest | None, range_name: str) -> str | None:
     """Return that a range is of another network than the guest's; None if it is not, or if one of both is not known."""
-    found = cache.ranges.get("", range_name)
+    found = inventory.ranges.get("", range_name)
     network = found.harvester_network if found is not None else None
     if guest is None or not guest.networks or not network or is_on_network(guest, network):
         return None
     return f'Range "{range_name}" is of network {network}, and the guest cluster is on {guest.networks[0]}.'
 
 
-def _suits(cache: ClusterCache, range_name: str, request: Request) -> bool:
+def _suits(inventory: Inventory, range_name: str, request: Request) -> bool:
     """Return whether a range assigns the addresses and has the families that a floating IP asks for, free or not."""
-    ranges = cache.ledger.ranges
+    ranges = inventory.pools
     found = ranges.get(range_name)
     return (
         found is not None
-        and set(_families(cache, range_name, request)).issubset(found.pool.families)
+        and set(_families(inventory, range_name, request)).issubset(found.pool.families)
         and all(ranges.refusal(range_name, address) is None for address in request.static.values())
     )
 
 
-def _families(cache: ClusterCache, range_name: str, request: Request) -> tuple[Family, ...]:
+def _families(inventory: Inventory, range_name: str, request: Request) -> tuple[Family, ...]:
     """Return the families that a floating IP which holds nothing yet would want from a range."""
-    found = cache.ledger.ranges.get(range_name)
+    found = inventory.pools.get(range_name)
     return request.wanted(frozenset(found.pool.families if found else ()), frozenset())

@@ -8,15 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from fipop.addresses.inventory import is_respecified
+from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.request import Blocker
-from fipop.addresses.stores import ClusterCache
 from fipop.api.codec import write_patch
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.objects import FloatingIPRange, RangeStatus, Reported, build_capacity
 from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError
-from fipop.guests.directory import GuestDirectory
 from fipop.ipam.addresses import Family, format_address
 from fipop.ipam.errors import IpamError, UnreadableSpecError
 from fipop.ipam.ranges import MOST_NAMED, OVERLAP_REMEDY, RangeUsage
@@ -57,8 +55,7 @@ class RangeReconciler:
     """Writes the status of ranges, when it changed."""
 
     client: KubeClient
-    cache: ClusterCache
-    guests: GuestDirectory
+    inventory: Inventory
     queues: WorkQueues
     events: EventRecorder
     is_gate_open: Callable[[], bool]
@@ -86,10 +83,10 @@ class RangeReconciler:
             return RetryAfter(GATE_SECONDS)
         if self.is_traced():
             self._trace()
-        usages, problem = self.cache.ledger.count(), None
-        for each in self.cache.ranges.all():
+        usages, problem = self.inventory.count(), None
+        for each in self.inventory.ranges.all():
             try:
-                if self.cache.ranges.get("", each.name) == each:  # else its event has it counted again
+                if self.inventory.ranges.get("", each.name) == each:  # else its event has it counted again
                     await self._settle(each, usages.get(each.name))
             except ApiError as error:
                 problem = error  # of one range: the others have their status all the same
@@ -102,11 +99,11 @@ class RangeReconciler:
 
     async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> None:
         """Write the status of a range if it changed; what guest clusters use, at most once a minute."""
-        read = self.cache.ledger.ranges.get(found.name)
+        read = self.inventory.pools.get(found.name)
         families = read.pool.families if read is not None else ()
         capacity = build_capacity(usage, families) if usage is not None else None
-        unknown = describe_unknown_harvester(self.cache, found)
-        conditions = build_conditions(self.cache, found, usage, unknown)
+        unknown = describe_unknown_harvester(self.inventory, found)
+        conditions = build_conditions(self.inventory, found, usage, unknown)
         before = found.status
         reported, count = self._find_reported(found)
         if loop_time() - self._reported_at.get(found.name, -math.inf) < REPORTED_SECONDS:
@@ -129,16 +126,16 @@ class RangeReconciler:
         cannot be read.
         """
         every: defaultdict[str, list[Reported]] = defaultdict(list)
-        for guest_id, address in sorted(self.cache.ledger.find_foreign_uses(found.name)):
+        for guest_id, address in sorted(self.inventory.find_foreign_uses(found.name)):
             every[guest_id].append(Reported(format_address(address), guest_id))
-        by_need = sorted(every, key=lambda each: (self.guests.state(each).visits.unread_since is None, each))
+        by_need = sorted(every, key=lambda each: (self.inventory.reports.unread_since(each) is None, each))
         shown = [one for guest_id in by_need for one in every[guest_id][:MAX_REPORTED_OF_GUEST]]
         return tuple(sorted(shown[:MAX_REPORTED])), sum(map(len, every.values())) or None
 
     def _trace(self) -> None:
-        for name, usage in self.cache.ledger.count().items():
+        for name, usage in self.inventory.count().items():
             logger.info("IPAM data of range", extra={"range": name, **usage.whole.counts()})
-        for each in self.cache.reservations.all():
+        for each in self.inventory.reservations.all():
             spec, owner = each.spec, "/".join(each.spec.owner.key)
             fields = {"address": spec.address, "space": spec.space, "range": spec.range, "owner": owner}
             state = "held" if each.is_held else "quarantined"
@@ -160,9 +157,9 @@ class RangeReconciler:
             answer = await self.client.get(FLOATING_IP_RANGES, found.name) or {}
             self.queues.add(request_count())
             if answer:
-                self.cache.observe(FLOATING_IP_RANGES, answer)
+                self.inventory.observe(FLOATING_IP_RANGES, answer)
             return False
-        self.cache.observe(FLOATING_IP_RANGES, answer)
+        self.inventory.observe(FLOATING_IP_RANGES, answer)
         return True
 
 
@@ -171,9 +168,9 @@ def may_be_harvester(cluster: ManagementCluster) -> bool:
     return cluster.is_harvester or not cluster.provider
 
 
-def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> str:
+def describe_unknown_harvester(inventory: Inventory, found: FloatingIPRange) -> str:
     """Return a sentence if Rancher does not have the Harvester cluster of a range; "" if it has."""
-    clusters = cache.management.all()
+    clusters = inventory.management.all()
     wanted = found.harvester_cluster
     if not wanted or any(may_be_harvester(each) and each.display_name == wanted for each in clusters):
         return ""
@@ -185,27 +182,26 @@ def describe_unknown_harvester(cache: ClusterCache, found: FloatingIPRange) -> s
 
 
 def build_conditions(
-    cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage | None, unknown: str = ""
+    inventory: Inventory, found: FloatingIPRange, usage: RangeUsage | None, unknown: str = ""
 ) -> tuple[Condition, ...]:
     """Say whether the range can be read and what it means, and which older ranges take addresses from it.
 
     `unknown`: that its Harvester cluster is not in Rancher. A range may be made before that cluster is imported, and
     serves floating IPs that name it: it is ready all the same.
     """
-    ledger = cache.ledger
-    others = ledger.ranges.older(found.name) if usage is not None else []
+    others = inventory.pools.older(found.name) if usage is not None else []
     status, reason = Verdict.FALSE, "Invalid"
     if usage is None:
-        message = describe_problem(found.name, ledger.problems.get(found.name), reason).message
+        message = describe_problem(found.name, inventory.problems.get(found.name), reason).message
     elif found.spec.draining:
         reason = "Draining"
         message = f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.'
     else:
         status, reason = Verdict.TRUE, "HarvesterNotFound" if unknown else "Ready"
         notes = (
-            describe_total(cache, found, usage),
-            describe_overlap(cache, found, usage, others),
-            *find_ineffective(cache, found, usage),
+            describe_total(inventory, found, usage),
+            describe_overlap(inventory, found, usage, others),
+            *find_ineffective(inventory, found, usage),
             unknown,
         )
         message = " ".join(filter(None, notes))
@@ -228,22 +224,22 @@ def describe_problem(name: str, problem: IpamError | None, reason: str) -> Block
     return Blocker(reason=reason, message=f'Range "{name}" is invalid: {problem}. Correct {remedy}.')
 
 
-def describe_total(cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage) -> str:
+def describe_total(inventory: Inventory, found: FloatingIPRange, usage: RangeUsage) -> str:
     """Return how many addresses a range assigns, each family apart; of none, why."""
     totals = {Family.IPV4: usage.ipv4.total, Family.IPV6: usage.ipv6.total}
     parts = [f"{count_text(total)} {family.label}" for family, total in totals.items() if total]
     if parts:
         noun = "address" if usage.whole.total == 1 else "addresses"
         return f'Range "{found.name}" has {" and ".join(parts)} {noun}.'
-    lacks = (cache.ledger.ranges.describe_lack(found.name, family) for family in Family)
+    lacks = (inventory.pools.describe_lack(found.name, family) for family in Family)
     return f'Range "{found.name}" has no addresses: {". ".join(filter(None, lacks))}.'
 
 
 def describe_overlap(
-    cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage, older: Sequence[str]
+    inventory: Inventory, found: FloatingIPRange, usage: RangeUsage, older: Sequence[str]
 ) -> str:
     """Return how many addresses of a range older ranges assign, and which; "" if none or all."""
-    read = cache.ledger.ranges.get(found.name)
+    read = inventory.pools.get(found.name)
     if read is None or not older or not usage.whole.total:
         return ""
     lost = sum(read.pool.addresses.of(family).count for family in Family) - usage.whole.total
@@ -251,9 +247,9 @@ def describe_overlap(
     return f"{count_text(lost)} of its addresses are those of older ranges: {names}. {OVERLAP_REMEDY}."
 
 
-def find_ineffective(cache: ClusterCache, found: FloatingIPRange, usage: RangeUsage) -> tuple[str, ...]:
+def find_ineffective(inventory: Inventory, found: FloatingIPRange, usage: RangeUsage) -> tuple[str, ...]:
     """Return a sentence about each part of a range that means another thing than it shows, or has no effect."""
-    ranges, spec = cache.ledger.ranges, found.spec
+    ranges, spec = inventory.pools, found.spec
     read = ranges.get(found.name)
     if read is None:
         return ()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from fipop.addresses.claims import Claim, names_address, slots_named_by
-from fipop.addresses.decision import Decision, World, decide
-from fipop.addresses.inventory import is_respecified
+from fipop.addresses.decision import Decision, DecisionView, decide
+from fipop.addresses.gate import Gate
+from fipop.addresses.guests import GuestDirectory
+from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_selection import describe_mismatch
+from fipop.addresses.reports import News
 from fipop.addresses.request import Request as Asked
 from fipop.addresses.request import is_made_by_us, read_request
 from fipop.addresses.reservations import ReservationStore, TakenError
 from fipop.addresses.status import StatusBuilder, find_conflict
-from fipop.addresses.stores import BY_RANGE, BY_WAITING
+from fipop.addresses.stores import BY_NAMED, BY_RANGE, BY_WAITING
 from fipop.api import names
 from fipop.api.codec import write_patch
 from fipop.api.objects import FloatingIP, FloatingIPStatus, digest_spec, read_object
@@ -33,6 +37,7 @@ from fipop.runtime.queues import (
     Request,
     WorkQueues,
     request_floating_ip,
+    request_visit,
     request_waiting,
 )
 from fipop.runtime.workqueue import RetryAfter
@@ -51,7 +56,11 @@ class FloatingIPReconciler:
     """Brings reservations, spec and status of a floating IP in line with what it asks for."""
 
     client: KubeClient
-    world: World
+    inventory: Inventory
+    guests: GuestDirectory
+    gate: Gate
+    ours_since: Callable[[], datetime | None]
+    """Returns when fipop came to this cluster; None if that is not known."""
     reservations: ReservationStore
     statuses: StatusBuilder
     queues: WorkQueues
@@ -59,16 +68,16 @@ class FloatingIPReconciler:
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the floating IPs that an event concerns, and all that wait if an address may be free by it."""
-        cache, old, new = self.world.cache, event.change.old, event.change.new
+        inventory, old, new = self.inventory, event.change.old, event.change.new
         for guest_id in event.guest_ids:
-            yield from map(request_floating_ip, cache.floating_ips_of(guest_id))
+            yield from map(request_floating_ip, inventory.floating_ips_of(guest_id))
         if event.resource == FLOATING_IPS:
             yield Request(Key(Kind.FLOATING_IP, *event.change.latest.key))
             if new is None:
                 yield request_waiting()
         elif event.resource == FLOATING_IP_RANGES and is_respecified(event.change.old, event.change.new):
             yield from map(
-                request_floating_ip, cache.floating_ips.by_index(BY_RANGE, event.change.latest.name)
+                request_floating_ip, inventory.floating_ips.by_index(BY_RANGE, event.change.latest.name)
             )
             yield request_waiting()
         elif event.resource == FLOATING_IP_RESERVATIONS:
@@ -81,22 +90,22 @@ class FloatingIPReconciler:
 
     def request_all_waiting(self) -> RetryAfter:
         """Request all floating IPs that wait for something, the oldest first; return when to do so again."""
-        found = (*self.world.cache.floating_ips.by_index(BY_WAITING, True),)
+        found = (*self.inventory.floating_ips.by_index(BY_WAITING, True),)
         for each in sorted(found, key=lambda one: (one.created, one.key)):
             self.queues.add(request_floating_ip(each))
         return RetryAfter(WAITING_SECONDS)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
         """Reconcile one floating IP; what is done depends on the state alone, whatever caused it."""
-        cache, names_spec = self.world.cache, True
+        inventory, names_spec = self.inventory, True
         for _ in range(MAX_ATTEMPTS):
             # What is known by now needs no reconciliation of its own, the answers to our own writes neither.
             self.queues.objects.drop_rerun(Key(Kind.FLOATING_IP, *key))
-            floating_ip = cache.floating_ips.get(*key)
+            floating_ip = inventory.floating_ips.get(*key)
             if floating_ip is None:
                 return None
             try:
-                decision = decide(self.world, floating_ip)
+                decision = self._decide(floating_ip)
                 patch = build_spec_patch(floating_ip, decision) if decision.is_final and names_spec else None
                 try:
                     for claim in (*decision.had, *decision.holds):
@@ -117,6 +126,16 @@ class FloatingIPReconciler:
                 await self._read(key)
         return RetryAfter(1.0)
 
+    def _decide(self, floating_ip: FloatingIP) -> Decision:
+        """Decide, and hold back what is not to be carried out yet."""
+        view = DecisionView(inventory=self.inventory, ours_since=self.ours_since())
+        decision = decide(view, floating_ip)
+        may_assign = all(self.gate.may_assign(floating_ip.key, each) for each in decision.new_ranges)
+        if not may_assign or (decision.blockers and not self.gate.is_open):
+            return decision.keep()
+        is_unexplained = bool(decision.blockers) and self.guests.is_pending(floating_ip.namespace)
+        return replace(decision, is_final=decision.is_final and not is_unexplained)
+
     async def _show_refusal(self, floating_ip: FloatingIP, error: ApiError) -> None:
         """Have the conditions say that the API server refuses what is needed for the address, if it lets them."""
         wanted = self.statuses.build_refused(floating_ip, error)
@@ -132,7 +151,7 @@ class FloatingIPReconciler:
 
     async def _hold(self, floating_ip: FloatingIP, claim: Claim) -> None:
         """Claim an address, or confirm a claim before the status names it; one that it names and that is ours stays."""
-        known = self.world.cache.ledger.reservation(claim.space, claim.address)
+        known = self.inventory.reservation(claim.space, claim.address)
         is_ours = (
             known is not None
             and known.is_held
@@ -154,11 +173,11 @@ class FloatingIPReconciler:
         """
         about = reference_to(FLOATING_IPS, floating_ip.metadata)
         known = slots_named_by(floating_ip.status)
-        guest = self.world.guests.known(floating_ip.namespace)
+        guest = self.inventory.known(floating_ip.namespace)
         for name in sorted(
             {each.range for each in decision.holds if (each.space, each.address) not in known}
         ):
-            if message := describe_mismatch(self.world.cache, guest, name):
+            if message := describe_mismatch(self.inventory, guest, name):
                 self.events.record(about, EventType.WARNING, "NetworkMismatch", message)
         conflict = find_conflict(wanted)
         if conflict and not find_conflict(floating_ip.status):
@@ -167,14 +186,14 @@ class FloatingIPReconciler:
     async def _write_status(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIP:
         wanted = self.statuses.build(floating_ip, decision)
         if wanted == floating_ip.status:
-            self.statuses.note_stored(floating_ip)
+            self.guests.note_stored(floating_ip)
             return floating_ip
         for slot in sorted(slots_named_by(floating_ip.status) - slots_named_by(wanted)):
             await self.reservations.check(*slot)  # what the cache knows of it may be older than the status
         self._warn(floating_ip, decision, wanted)
         patch = {"status": write_patch(wanted)}
         written = await self._patch(floating_ip, patch, subresource="status")
-        self.statuses.note_stored(floating_ip)
+        self.guests.note_stored(floating_ip)
         return written
 
     async def _release_rest(self, floating_ip: FloatingIP, decision: Decision) -> None:
@@ -182,15 +201,13 @@ class FloatingIPReconciler:
         kept = {claim.name for claim in decision.holds}
         rest = [
             each
-            for each in self.world.cache.reservations_of(floating_ip.key)
+            for each in self.inventory.reservations_of(floating_ip.key)
             if each.is_held and each.name not in kept
         ]
         if rest:
             await self._read_same(floating_ip)
         for each in rest:
-            await self.reservations.release(
-                each, seconds=self.world.cache.quarantine_seconds(each.spec.range)
-            )
+            await self.reservations.release(each, seconds=self.inventory.quarantine_seconds(each.spec.range))
 
     async def _patch(self, floating_ip: FloatingIP, patch: Json, *, subresource: str = "") -> FloatingIP:
         """Patch the floating IP that was decided on, and no younger one."""
@@ -199,7 +216,7 @@ class FloatingIPReconciler:
         answer = await self.client.merge_patch(
             FLOATING_IPS, floating_ip.name, body, namespace=floating_ip.namespace, subresource=subresource
         )
-        self.world.cache.observe(FLOATING_IPS, answer)
+        self.inventory.observe(FLOATING_IPS, answer)
         return read_object(FloatingIP, answer)
 
     async def _read_same(self, floating_ip: FloatingIP) -> None:
@@ -209,14 +226,24 @@ class FloatingIPReconciler:
             raise TakenError(name=floating_ip.name)
 
     async def _read(self, key: tuple[str, str]) -> FloatingIP | None:
-        known = self.world.cache.floating_ips.get(*key)
+        known = self.inventory.floating_ips.get(*key)
         live = await self.client.get(FLOATING_IPS, key[1], namespace=key[0])
         if live is not None:
-            self.world.cache.observe(FLOATING_IPS, live)
+            self.inventory.observe(FLOATING_IPS, live)
             return read_object(FloatingIP, live)
         if known is not None:
-            self.world.cache.forget(FLOATING_IPS, known)
+            self.inventory.forget(FLOATING_IPS, known)
         return None
+
+
+def request_users(inventory: Inventory, news: News) -> Iterator[Request]:
+    """Yield who has to know that guest clusters began, or ceased, to use addresses: whoever has these, or waits."""
+    for guest_id, addresses in news.items():
+        for address in addresses:
+            for each in inventory.floating_ips.by_index(BY_NAMED, address):
+                if each.namespace != guest_id:
+                    yield from (request_floating_ip(each), request_visit(each.namespace))
+        yield request_waiting()
 
 
 def build_spec_patch(floating_ip: FloatingIP, decision: Decision) -> Json | None:

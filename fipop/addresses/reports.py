@@ -8,14 +8,14 @@ nothing.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from fipop.addresses.in_use import Carrier, InUseAddresses, InUsePart, build_parts
 from fipop.api.objects import EPOCH
-from fipop.guests.in_use import Carrier, InUseAddresses, InUsePart, build_parts
 from fipop.ipam.addresses import Address
 from fipop.ipam.intervals import AddressSet, IntervalSet
 from fipop.ipam.pool import Part
@@ -28,6 +28,37 @@ MAX_KEPT = 1024
 MAX_COUNTED = 64
 """How many addresses that are not its own a guest cluster keeps from others in a range, of objects and machines each:
 whoever may create a Service there can have it report any address."""
+
+
+Slot = tuple[str, Address]
+"""An address in its space."""
+
+
+class Slots:
+    """For how many reasons each address of a space is in use."""
+
+    def __init__(self) -> None:
+        self._reasons: defaultdict[str, Counter[Address]] = defaultdict(Counter)
+        self.freed = 0
+        """How often an address ceased to be in use: a search from where another one ended is right as long as this is
+        the same."""
+
+    def of(self, space: str) -> Collection[Address]:
+        """Return the addresses of a space that are in use."""
+        return self._reasons[space]
+
+    def add(self, slots: Iterable[Slot]) -> None:
+        """Count one more reason for each."""
+        for space, address in slots:
+            self._reasons[space][address] += 1
+
+    def remove(self, slots: Iterable[Slot]) -> None:
+        """Count one reason less for each."""
+        for space, address in slots:
+            self._reasons[space][address] -= 1
+            if not self._reasons[space][address]:
+                del self._reasons[space][address]
+                self.freed += 1
 
 
 class Source(StrEnum):
@@ -60,32 +91,45 @@ class _Uses:
     """The addresses of a space that are kept from others."""
     foreign: dict[str, frozenset[Address]] = field(default_factory=dict)
     """Those of them that none of its floating IPs holds, or held."""
+    unread_since: datetime | None = None
+    """When a visit could first not read it; None if the last one could."""
+
+
+News = dict[str, frozenset[Address]]
+"""The addresses that guest clusters began, or ceased, to use, by guest cluster; those without news are missing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Reports:
-    """The reports of all guest clusters.
+    """The reports of all guest clusters. What changes them returns who else has to know."""
 
-    `could_serve` tells whether a range could serve a guest cluster, `find_own` which addresses it holds or
-    held, and in which address spaces. `changed` is called with the addresses that one began, or ceased, to use.
-    """
-
-    ranges: RangeTable
-    could_serve: Callable[[str, str], bool] = lambda _range, _guest_id: True
-    find_own: Callable[[str], Mapping[Address, set[str]]] = lambda _guest_id: {}
-    changed: Callable[[str, frozenset[Address]], None] = lambda _guest_id, _addresses: None
+    pools: RangeTable
+    slots: Slots
+    """Where an address that a report keeps from others counts as in use."""
+    find_own: Callable[[str], Mapping[Address, set[str]]]
+    """Returns which addresses a guest cluster holds or held, and in which address spaces."""
+    could_serve: Callable[[str, str], bool]
+    """Returns whether a range could serve a guest cluster."""
     _uses: dict[str, _Uses] = field(default_factory=dict)
     _users: defaultdict[str, defaultdict[Address, set[str]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(set))
     )
 
-    def take(self, guest_id: str, source: Source, began: datetime, found: InUseAddresses) -> None:
+    def take(self, guest_id: str, source: Source, began: datetime, found: InUseAddresses) -> News:
         """Take in what a visit read wholly."""
         uses = self._uses.setdefault(guest_id, _Uses())
         before = uses.readings.get(source)
         uses.readings[source] = reading = Reading(began, self._cut(guest_id, found))
         is_same = before is not None and before.found == reading.found
-        self._locate(guest_id, uses, tuple(uses.inside) if is_same else self.ranges.names())
+        news = self._locate(guest_id, uses, tuple(uses.inside) if is_same else self.pools.names())
+        if self.read_since(guest_id) is not None:
+            uses.unread_since = None
+        return news
+
+    def note_unread(self, guest_id: str, now: datetime) -> None:
+        """Note that a guest cluster could not be read."""
+        uses = self._uses.setdefault(guest_id, _Uses())
+        uses.unread_since = uses.unread_since or now
 
     def remember(self, guest_id: str, range_name: str, addresses: Iterable[Address]) -> None:
         """Take in what the status of a range says: the last leader knew it, and this one has not read it yet."""
@@ -97,28 +141,27 @@ class Reports:
         uses.could[range_name] = uses.could.get(range_name, frozenset()) | {each.part for each in parts}
         self._locate(guest_id, uses, [range_name])
 
-    def drop(self, guest_id: str) -> None:
+    def drop(self, guest_id: str) -> News:
         """Forget a guest cluster."""
         uses = self._uses.pop(guest_id, None)
-        if uses is not None:
-            self._count(guest_id, uses, {})
+        return self._count(guest_id, uses, {}) if uses is not None else {}
 
     def clear(self) -> None:
         """Forget all."""
-        self._uses.clear()
-        self._users.clear()
-        self.ranges.rewind()
+        for guest_id in tuple(self._uses):
+            self.drop(guest_id)
 
-    def range_changed(self, name: str) -> None:
+    def range_changed(self, name: str) -> News:
         """Count again in a range: it has other addresses, or serves others."""
+        news: News = {}
         for guest_id, uses in self._uses.items():
-            self._locate(guest_id, uses, [name])
+            news |= self._locate(guest_id, uses, [name])
+        return news
 
-    def guest_changed(self, guest_id: str) -> None:
+    def guest_changed(self, guest_id: str) -> News:
         """Count again what a guest cluster uses: other ranges can serve it."""
         uses = self._uses.get(guest_id)
-        if uses is not None:
-            self._count(guest_id, uses, uses.inside)
+        return self._count(guest_id, uses, uses.inside) if uses is not None else {}
 
     # What is so
 
@@ -129,6 +172,11 @@ class Reports:
             return None
         began = min(each.began for each in readings.values())
         return began if began > EPOCH else None
+
+    def unread_since(self, guest_id: str) -> datetime | None:
+        """Return when a visit could first not read a guest cluster; None if the last one could."""
+        uses = self._uses.get(guest_id)
+        return uses.unread_since if uses is not None else None
 
     def find_carrier(self, guest_id: str, address: Address) -> Carrier | None:
         """Return what uses an address in a guest cluster."""
@@ -156,10 +204,6 @@ class Reports:
             for address in uses.foreign.get(space, ()):
                 yield guest_id, address
 
-    def addresses_in(self, space: str) -> Mapping[Address, set[str]]:
-        """Return the addresses of a space that guest clusters keep from others, with these."""
-        return self._users.get(space, {})
-
     # How that is found
 
     def _cut(self, guest_id: str, found: InUseAddresses) -> InUseAddresses:
@@ -167,7 +211,7 @@ class Reports:
         if len(found.parts) <= MAX_KEPT:
             return found
         own = self.find_own(guest_id)
-        every = self.ranges.all_addresses()
+        every = self.pools.all_addresses()
 
         def rank(each: InUsePart) -> int:
             if any(map(each.part.holds, own)):
@@ -179,15 +223,15 @@ class Reports:
         logger.warning("Guest cluster uses too many addresses", extra=fields)
         return InUseAddresses(tuple(ranked[:MAX_KEPT]))
 
-    def _locate(self, guest_id: str, uses: _Uses, names: Iterable[str]) -> None:
+    def _locate(self, guest_id: str, uses: _Uses, names: Iterable[str]) -> News:
         """Find what lies in these ranges, and count."""
-        every = self.ranges.all_addresses()
+        every = self.pools.all_addresses()
         near = {
             source: [each.part for each in reading.found.parts if _meets(every, each.part)]
             for source, reading in uses.readings.items()
         }
         for name in names:
-            found = self.ranges.get(name)
+            found = self.pools.get(name)
             inside = {
                 source: tuple(each for each in some if _meets(found.pool.addresses, each))
                 for source, some in near.items()
@@ -200,15 +244,15 @@ class Reports:
             else:
                 uses.inside.pop(name, None)
                 uses.could.pop(name, None)
-        self._count(guest_id, uses, uses.inside)
+        return self._count(guest_id, uses, uses.inside)
 
     def _count(
         self, guest_id: str, uses: _Uses, inside: Mapping[str, Mapping[Source, tuple[Part, ...]]]
-    ) -> None:
+    ) -> News:
         before, own = uses.counted, self.find_own(guest_id)
         counted: defaultdict[str, set[Address]] = defaultdict(set)
         for name, by_source in inside.items():
-            found = self.ranges.get(name)
+            found = self.pools.get(name)
             if found is None:
                 continue
             can_serve, could = self.could_serve(name, guest_id), uses.could.get(name, frozenset())
@@ -224,14 +268,17 @@ class Reports:
             old, new = before.get(space, frozenset()), uses.counted.get(space, frozenset())
             changed |= new ^ old
             for address in new - old:
-                self._users[space][address].add(guest_id)
+                users = self._users[space][address]
+                if not users:
+                    self.slots.add([(space, address)])
+                users.add(guest_id)
             for address in old - new:
-                self._users[space][address].discard(guest_id)
-                if not self._users[space][address]:
+                users = self._users[space][address]
+                users.discard(guest_id)
+                if not users:
                     del self._users[space][address]
-        if changed:
-            self.ranges.rewind()
-            self.changed(guest_id, frozenset(changed))
+                    self.slots.remove([(space, address)])
+        return {guest_id: frozenset(changed)} if changed else {}
 
     def _select(
         self, own: Mapping[Address, set[str]], found: Range, parts: Mapping[Source, list[Part]]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fipop.addresses.claims import address_of
-from fipop.api import names
+from fipop.addresses.inventory import Inventory
+from fipop.api import codec, names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.errors import AddressOutOfRangeError, IpamError
@@ -133,6 +134,24 @@ def describe_holder(reservation: FloatingIPReservation, user: str = "") -> Block
     message = f"Address {format_address(address)} is in quarantine until {format_time(until)} or later: "
     message += user or f"FloatingIP {holder} held it."
     return Blocker(reason="AddressQuarantined", message=message)
+
+
+def describe_user(inventory: Inventory, guest_id: str, address: Address) -> str:
+    """Return what uses an address in a guest cluster, as a sentence; "" if the last visit found nothing."""
+    carrier = inventory.reports.find_carrier(guest_id, address)
+    return f"{carrier} in guest cluster {guest_id} uses it." if carrier is not None else ""
+
+
+def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> str:
+    """Return what a quarantine waits for in its guest cluster, as a sentence; "" if nothing is known of that."""
+    guest_id, until = reservation.spec.owner.namespace, reservation.spec.quarantined_until
+    read_since = inventory.reports.read_since(guest_id)
+    unread_since = inventory.reports.unread_since(guest_id)
+    if unread_since is not None:
+        return f"Guest cluster {guest_id} could not be read since {codec.format_time(unread_since)}."
+    if read_since is None or until is None or read_since < until:
+        return ""
+    return describe_user(inventory, guest_id, address_of(reservation))
 
 
 def describe_namer(floating_ip: FloatingIP, address: Address) -> Blocker:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from fipop.addresses.claims import Claim, address_of, reservation_name
-from fipop.addresses.stores import ClusterCache
+from fipop.addresses.inventory import Inventory
 from fipop.api.objects import (
     FloatingIPReservation,
     Metadata,
@@ -34,7 +34,6 @@ from fipop.api.objects import (
 )
 from fipop.deadlines import MIN_QUARANTINE_SECONDS
 from fipop.errors import ConflictError, FipopError, NotFoundError
-from fipop.guests.directory import GuestDirectory
 from fipop.ipam.addresses import Address, explode_address, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -58,19 +57,18 @@ class ReservationStore:
     """Claims, releases and frees addresses. The answer of each request goes into the cache."""
 
     client: KubeClient
-    cache: ClusterCache
-    guests: GuestDirectory
+    inventory: Inventory
 
     async def claim(self, claim: Claim) -> bool:
         """Make an address the claimant's, or confirm that it is; return whether it was assigned to it just now.
 
         Raises: TakenError, ApiError.
         """
-        known = self.cache.ledger.reservation(claim.space, claim.address)
-        if known is not None and not can_take(self.guests, known, claim):
+        known = self.inventory.reservation(claim.space, claim.address)
+        if known is not None and not can_take(self.inventory, known, claim):
             raise TakenError(name=claim.name)
         wanted = build_held(known, claim, self.client.server_now())
-        with self.cache.ledger.claiming(claim):
+        with self.inventory.claiming(claim):
             if known is None:
                 await self._create(wanted)
             elif known != wanted:
@@ -100,7 +98,7 @@ class ReservationStore:
         except ConflictError as error:
             await self.read(reservation.name)
             raise TakenError(name=reservation.name) from error
-        self.cache.forget(FLOATING_IP_RESERVATIONS, reservation)
+        self.inventory.forget(FLOATING_IP_RESERVATIONS, reservation)
         RELEASES.labels("freed").inc()
         logger.info(
             "Freed address", extra={"address": reservation.spec.address, "range": reservation.spec.range}
@@ -117,19 +115,19 @@ class ReservationStore:
 
     async def check(self, space: str, address: Address) -> None:
         """Read the reservation of an address. Raises: TakenError if it is not as the cache knew it."""
-        known = self.cache.ledger.reservation(space, address)
+        known = self.inventory.reservation(space, address)
         if await self.read(reservation_name(space, address)) != known:
             raise TakenError(name=reservation_name(space, address))
 
     async def read(self, name: str) -> FloatingIPReservation | None:
         """Read a reservation."""
-        known = self.cache.reservations.get("", name)
+        known = self.inventory.reservations.get("", name)
         live = await self.client.get(FLOATING_IP_RESERVATIONS, name)
         if live is not None:
-            return self.cache.take_reservation(live)
+            return self.inventory.observe_reservation(live)
         # Only what was known before the question: an event may have brought a younger one meanwhile.
-        if known is not None and self.cache.reservations.get("", name) == known:
-            self.cache.forget(FLOATING_IP_RESERVATIONS, known)
+        if known is not None and self.inventory.reservations.get("", name) == known:
+            self.inventory.forget(FLOATING_IP_RESERVATIONS, known)
         return None
 
     async def _create(self, wanted: FloatingIPReservation) -> None:
@@ -150,10 +148,10 @@ class ReservationStore:
         self._take(answer)
 
     def _take(self, answer: Json) -> None:
-        self.cache.take_reservation(answer)
+        self.inventory.observe_reservation(answer)
 
 
-def can_take(guests: GuestDirectory, known: FloatingIPReservation, claim: Claim) -> bool:
+def can_take(inventory: Inventory, known: FloatingIPReservation, claim: Claim) -> bool:
     """Return whether a claimant can have a reservation that exists.
 
     One that is held, only its owner. One in quarantine, who had it, and who names it in the same guest cluster. Or the
@@ -167,9 +165,9 @@ def can_take(guests: GuestDirectory, known: FloatingIPReservation, claim: Claim)
         return claim.requested is Requested.STATIC
     had = former.workspace, former.cluster, former.name, known.spec.range
     is_successor = had == (owner.workspace, owner.cluster, owner.name, claim.range) and bool(owner.cluster)
-    if not is_successor or guests.exists(former.namespace):
+    if not is_successor or inventory.exists(former.namespace):
         return False
-    return not former.imported or bool(guests.describe_user(owner.namespace, claim.address))
+    return not former.imported or inventory.reports.find_carrier(owner.namespace, claim.address) is not None
 
 
 def build_held(known: FloatingIPReservation | None, claim: Claim, now: datetime) -> FloatingIPReservation:

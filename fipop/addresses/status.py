@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.addresses.decision import Decision, GuestBinding, bind_guest
+from fipop.addresses.guests import LEAVING, GuestDirectory, GuestObservation
+from fipop.addresses.inventory import Inventory
 from fipop.addresses.request import Blocker
-from fipop.addresses.stores import ClusterCache
 from fipop.api import names
-from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
-from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus, ServicesStatus, WaitingStatus
+from fipop.api.conditions import Condition, ConditionType, Finding, Verdict, merge_conditions
+from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus
 from fipop.errors import WRITE_REFUSED, ApiError
-from fipop.guests.conditions import LEAVING, Finding, GuestObservation
-from fipop.guests.directory import GuestDirectory
 from fipop.helm.charts import Role
 from fipop.ipam.addresses import format_address
 
@@ -54,7 +53,7 @@ SUMMARIZED = (
 class StatusBuilder:
     """Builds statuses."""
 
-    cache: ClusterCache
+    inventory: Inventory
     guests: GuestDirectory
     now: Callable[[], datetime]
 
@@ -63,21 +62,21 @@ class StatusBuilder:
 
         Without an observation (this process has made no visit yet) what was found earlier stays.
         """
-        binding = bind_guest(self.cache, floating_ip)
-        observation = self.guests.state(floating_ip.namespace).visits.observation
+        binding = bind_guest(self.inventory, floating_ip)
+        observation = self.guests.observation(floating_ip.namespace)
         addresses = tuple(format_address(claim.address) for claim in decision.holds)
         about_guest = _about_guest(
             floating_ip, binding, observation, addresses, self._describe_rivals(floating_ip, decision)
         )
         guest = _guest(floating_ip, binding, observation)
-        if self.guests.is_leaving(floating_ip.namespace):
-            about_guest = [_condition(ConditionType.GUEST_CONFIGURED, GOING)]
+        if self.inventory.is_leaving(floating_ip.namespace):
+            about_guest = [GOING.to_condition(ConditionType.GUEST_CONFIGURED)]
             guest = replace(guest, reachable=None) if guest is not None else None
         allocated = _allocated(addresses, decision.blockers)
         odd = (*floating_ip.oddities, *(binding.cluster.oddities if binding.cluster is not None else ()))
         conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
         conditions.insert(0, _ready(conditions))
-        services, waiting, demand = self._describe_services(floating_ip)
+        services, waiting, demand = self.guests.services_of(floating_ip)
         conditions += demand
         first = next(iter(decision.holds), None)
         generation = floating_ip.metadata.generation
@@ -111,32 +110,11 @@ class StatusBuilder:
         merged = merge_conditions(before, conditions, self.now())
         return replace(floating_ip.status, conditions=merged)
 
-    def note_stored(self, floating_ip: FloatingIP) -> None:
-        """Note that a status is stored as it was built: what is said of its Services is said."""
-        self.guests.state(floating_ip.namespace).demand.unshown.discard(floating_ip.name)
-
-    def _describe_services(
-        self, floating_ip: FloatingIP
-    ) -> tuple[ServicesStatus | None, WaitingStatus | None, Sequence[Condition]]:
-        """Return which Services use it, which of its guest cluster wait, and whether these have what they wait for."""
-        record = self.guests.state(floating_ip.namespace).demand
-        if not record.is_followed:
-            return None, None, ()
-        if record.report is None or floating_ip.name not in record.unshown:
-            of_demand = (
-                each for each in floating_ip.status.conditions if each.type == ConditionType.DEMAND_MET
-            )
-            return floating_ip.status.services, floating_ip.status.waiting, tuple(of_demand)
-        report, services = record.report, record.report.services.get(floating_ip.name)
-        if report.oldest != floating_ip.name:
-            return services, None, ()
-        return services, report.waiting, (_condition(ConditionType.DEMAND_MET, report.finding),)
-
     def _describe_rivals(self, floating_ip: FloatingIP, decision: Decision) -> str:
         """Return which other guest clusters use an address that the floating IP holds, as sentences."""
         found = []
         for claim in decision.holds:
-            rivals = sorted(self.cache.ledger.find_rivals(floating_ip, claim.space, claim.address))
+            rivals = sorted(self.inventory.find_rivals(floating_ip, claim.space, claim.address))
             if rivals:
                 found.append(
                     f"Address {format_address(claim.address)} is also in use in guest cluster "
@@ -180,7 +158,7 @@ def _about_guest(
     blocker = binding.blocker or (None if addresses else NO_ADDRESS)
     if blocker is not None:
         finding = Finding(verdict=Verdict.FALSE, reason=blocker.reason, message=blocker.message)
-        return [_condition(ConditionType.GUEST_CONFIGURED, finding)]
+        return [finding.to_condition(ConditionType.GUEST_CONFIGURED)]
     conflict = Finding(verdict=Verdict.FALSE, reason=CONFLICT, message=rivals)
     paused = floating_ip.paused or (binding.cluster is not None and binding.cluster.paused)
     if observation is None:
@@ -194,16 +172,16 @@ def _about_guest(
             and not (rivals and condition.type == ConditionType.GUEST_CONFIGURED)
         ]
         if rivals:
-            return [_condition(ConditionType.GUEST_CONFIGURED, conflict), *earlier]
-        return earlier or [_condition(ConditionType.GUEST_CONFIGURED, PAUSED if paused else PENDING)]
+            return [conflict.to_condition(ConditionType.GUEST_CONFIGURED), *earlier]
+        return earlier or [(PAUSED if paused else PENDING).to_condition(ConditionType.GUEST_CONFIGURED)]
     configured = observation.unreachable or observation.configured.get(floating_ip.key, PENDING)
     if observation.unreachable is None and observation.served.get(floating_ip.key) != addresses:
         configured = PAUSED if paused else UNTOLD
     if rivals:
         configured = conflict
-    conditions = [_condition(ConditionType.GUEST_CONFIGURED, configured)]
+    conditions = [configured.to_condition(ConditionType.GUEST_CONFIGURED)]
     found = observation.conditions
-    return conditions + [_condition(RELEASE_CONDITIONS[role], found[role]) for role in Role if role in found]
+    return conditions + [found[role].to_condition(RELEASE_CONDITIONS[role]) for role in Role if role in found]
 
 
 def _ready(conditions: Sequence[Condition]) -> Condition:
@@ -213,10 +191,6 @@ def _ready(conditions: Sequence[Condition]) -> Condition:
             if condition.type == wanted and not condition.is_true:
                 return replace(condition, type=ConditionType.READY)
     return Condition(type=ConditionType.READY, status=Verdict.TRUE, reason="Ready")
-
-
-def _condition(kind: ConditionType, finding: Finding) -> Condition:
-    return Condition(type=kind, status=finding.verdict, reason=finding.reason, message=finding.message)
 
 
 def _guest(

@@ -1,18 +1,13 @@
-"""What the operator knows of the management cluster: one store for each kind, and the ledger of addresses."""
+"""What the operator knows of the management cluster: a store for each kind that it watches."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from fipop.addresses.claims import named_addresses
-from fipop.addresses.inventory import BY_NAMED, BY_OWNER, BY_OWNER_NAMESPACE, Ledger
-from fipop.api.conditions import ConditionType
 from fipop.api.names import DEFAULT_QUARANTINE_SECONDS
 from fipop.api.objects import (
-    CheckedObject,
     FloatingIP,
     FloatingIPRange,
     FloatingIPReservation,
@@ -20,9 +15,6 @@ from fipop.api.objects import (
     Owner,
     read_object,
 )
-from fipop.ipam.addresses import FamilyPolicy
-from fipop.jsons import JsonView
-from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
@@ -40,19 +32,29 @@ from fipop.rancher.objects import (
     parse_namespace,
     parse_provisioning_cluster,
 )
-from fipop.runtime.informer import Informer
-from fipop.runtime.store import Change, Projection, Store
-
-logger = logging.getLogger(__name__)
-
+from fipop.runtime.store import Store
 
 BY_NAMESPACE = "namespace"
-BY_FORMER_OWNER = "former-owner"
+BY_NAMED = "named"
+"""Of floating IPs: the addresses that they name."""
 BY_RANGE = "range"
 """Of floating IPs: the range that serves them, and the one that they name."""
 BY_WAITING = "waiting"
 """Of floating IPs: whether they wait for something."""
+BY_OWNER = "owner"
+BY_OWNER_NAMESPACE = "owner-namespace"
+BY_FORMER_OWNER = "former-owner"
 BY_GUEST_ID = "guest-id"
+
+WATCHED: tuple[Resource, ...] = (
+    # Reservations first, owners second: a list of owners that is younger than the reservations cannot miss one.
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IP_RANGES,
+    FLOATING_IPS,
+    PROVISIONING_CLUSTERS,
+    MANAGEMENT_CLUSTERS,
+    NAMESPACES,
+)
 
 
 def former_key(owner: Owner) -> tuple[str, str, str]:
@@ -60,37 +62,8 @@ def former_key(owner: Owner) -> tuple[str, str, str]:
     return owner.workspace, owner.cluster, owner.name
 
 
-def _reservations() -> Store[FloatingIPReservation]:
-    return Store(
-        partial(read_object, FloatingIPReservation),
-        kind="FloatingIPReservation",
-        indexes={
-            BY_OWNER: lambda reservation: reservation.spec.owner.key,
-            BY_OWNER_NAMESPACE: lambda reservation: reservation.spec.owner.namespace,
-            BY_FORMER_OWNER: lambda reservation: (
-                None if reservation.is_held else former_key(reservation.spec.owner)
-            ),
-        },
-    )
-
-
-def is_waiting(floating_ip: FloatingIP) -> bool:
-    """Return whether the status of a floating IP does not say that it has all that it asks for."""
-    status = floating_ip.status
-    if status.observed_generation != floating_ip.metadata.generation or not status.addresses:
-        return True
-    is_allocated = any(each.type == ConditionType.ALLOCATED and each.is_true for each in status.conditions)
-    wants_second = (
-        floating_ip.spec.ip_family_policy is FamilyPolicy.PREFER_DUAL_STACK and len(status.addresses) == 1
-    )
-    return wants_second or not is_allocated
-
-
-class ClusterCache:
-    """The stores, and the ledgers that follow them: every change of an object of ours is in the index at once.
-
-    It is kept by a standby, too; its listener is whoever leads.
-    """
+class Stores:
+    """The stores, by kind."""
 
     def __init__(self) -> None:
         self.ranges: Store[FloatingIPRange] = Store(
@@ -102,11 +75,21 @@ class ClusterCache:
             indexes={
                 BY_NAMESPACE: lambda fip: fip.namespace,
                 BY_RANGE: lambda fip: frozenset(filter(None, (fip.status.range, fip.range))),
-                BY_WAITING: is_waiting,
+                BY_WAITING: lambda fip: fip.is_waiting,
                 BY_NAMED: named_addresses,
             },
         )
-        self.reservations = _reservations()
+        self.reservations: Store[FloatingIPReservation] = Store(
+            partial(read_object, FloatingIPReservation),
+            kind="FloatingIPReservation",
+            indexes={
+                BY_OWNER: lambda reservation: reservation.spec.owner.key,
+                BY_OWNER_NAMESPACE: lambda reservation: reservation.spec.owner.namespace,
+                BY_FORMER_OWNER: lambda reservation: (
+                    None if reservation.is_held else former_key(reservation.spec.owner)
+                ),
+            },
+        )
         self.clusters: Store[ProvisioningCluster] = Store(
             parse_provisioning_cluster,
             kind="provisioning Cluster",
@@ -122,9 +105,6 @@ class ClusterCache:
             MANAGEMENT_CLUSTERS: self.management,
             NAMESPACES: self.namespaces,
         }
-        self.ledger = Ledger(reservations=self.reservations, floating_ips=self.floating_ips)
-        self.listener: Callable[[Resource, Change[Any]], None] | None = None
-        """Is called with each change, after it is in the indexes, whatever brought it."""
 
     def store_of(self, resource: Resource) -> Store[Any]:
         """Return the store of a kind that is watched."""
@@ -133,6 +113,16 @@ class ClusterCache:
     def guest_clusters(self, guest_id: str) -> tuple[ProvisioningCluster, ...]:
         """Return the provisioning Clusters that say they are this guest: one, where all is well."""
         return self.clusters.by_index(BY_GUEST_ID, guest_id)
+
+    def exists(self, guest_id: str) -> bool:
+        """Return whether a cluster object of a guest is left: then it may still run, with its addresses."""
+        return bool(self.guest_clusters(guest_id)) or self.management.get("", guest_id) is not None
+
+    def is_leaving(self, guest_id: str) -> bool:
+        """Return whether Rancher is removing a guest cluster."""
+        management, namespace = self.management.get("", guest_id), self.namespaces.get("", guest_id)
+        is_deleted = management is not None and management.is_deleting
+        return is_deleted or (namespace is not None and namespace.terminating)
 
     def floating_ips_of(self, namespace: str) -> tuple[FloatingIP, ...]:
         """Return the floating IPs of a guest in their fixed order: creation, then name."""
@@ -152,57 +142,12 @@ class ClusterCache:
         """Return the reservations that name a floating IP as their owner, held and in quarantine, by name."""
         return self.reservations.by_index(BY_OWNER, owner)
 
-    def build_informer(self, client: KubeClient, resource: Resource) -> Informer[Any]:
-        """Return the way by which events and lists of a kind come in."""
-        return Informer(client, resource, self.store_of(resource), partial(self._take, resource))
-
-    def take_reservation(self, answer: JsonView) -> FloatingIPReservation:
-        """Take in the answer of our own read or write of a reservation, and give it as it was answered."""
-        self.observe(FLOATING_IP_RESERVATIONS, answer)
-        return read_object(FloatingIPReservation, answer)
-
-    def observe(self, resource: Resource, obj: JsonView) -> None:
-        """Take in the answer of our own read or write."""
-        self._take(resource, self.store_of(resource).put(obj))
-
-    def suppose(self, resource: Resource, projection: Projection) -> None:
-        """Take in an object as it would be after a write that is not made."""
-        self._take(resource, self.store_of(resource).take(projection))
-
-    def forget(self, resource: Resource, gone: Projection) -> None:
-        """Take in that the API server knows no object of that name."""
-        metadata = {"name": gone.name, "resourceVersion": str(gone.resource_version)}
-        if gone.namespace:
-            metadata["namespace"] = gone.namespace
-        self._take(resource, self.store_of(resource).delete({"metadata": metadata}))
+    def find_quarantined(self, guest_id: str) -> tuple[FloatingIPReservation, ...]:
+        """Return the addresses that a guest cluster had and that are in quarantine, by name."""
+        found = self.reservations.by_index(BY_OWNER_NAMESPACE, guest_id)
+        return tuple(each for each in found if not each.is_held)
 
     def quarantine_seconds(self, range_name: str) -> int:
         """Return how long addresses of a range wait; the default where the range is gone."""
         found = self.ranges.get("", range_name)
         return found.spec.quarantine_seconds if found is not None else DEFAULT_QUARANTINE_SECONDS
-
-    def _take(self, resource: Resource, change: Change[Any] | None) -> None:
-        if change is None:
-            return
-        if isinstance(change.new, CheckedObject) and change.new.problem:
-            fields = {"resource": resource.plural, "object": "/".join(change.new.key).lstrip("/")}
-            logger.warning("Could not read object", extra={**fields, "error": change.new.problem})
-        if resource == FLOATING_IP_RESERVATIONS:
-            self.ledger.reservation_changed(change.old, change.new)
-        elif resource == FLOATING_IP_RANGES:
-            self.ledger.range_changed(change.old, change.new)
-        elif resource == FLOATING_IPS:
-            self.ledger.floating_ip_changed(change.old, change.new)
-        if self.listener is not None:
-            self.listener(resource, change)
-
-
-WATCHED: tuple[Resource, ...] = (
-    # Reservations first, owners second: a list of owners that is younger than the reservations cannot miss one.
-    FLOATING_IP_RESERVATIONS,
-    FLOATING_IP_RANGES,
-    FLOATING_IPS,
-    PROVISIONING_CLUSTERS,
-    MANAGEMENT_CLUSTERS,
-    NAMESPACES,
-)

@@ -38,6 +38,19 @@ _KNOWN: frozenset[str] = frozenset(ConditionType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A verdict with its reason and a sentence: what a condition will say, before it has a type."""
+
+    verdict: Verdict
+    reason: str
+    message: str = ""
+
+    def to_condition(self, kind: ConditionType) -> Condition:
+        """Return the condition of a type that says this."""
+        return Condition(type=kind, status=self.verdict, reason=self.reason, message=self.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Condition(YamlFields):
     """One condition; its type is a ConditionType, unless another program or a newer fipop wrote it."""
 

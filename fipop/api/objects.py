@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from fipop.api import names
 from fipop.api.codec import Time, UnreadableError, YamlFields, read, write
-from fipop.api.conditions import Condition
+from fipop.api.conditions import Condition, ConditionType
 from fipop.api.oddities import FLOATING_IP_KEYS, RANGE_KEYS, find_oddities
 from fipop.ipam import addresses as ipam
 from fipop.ipam.ranges import RangeUsage
@@ -355,6 +355,18 @@ class FloatingIP(CheckedObject):
     def paused(self) -> bool:
         """Whether fipop leaves its guest cluster alone."""
         return self.metadata.is_true(names.ANNOTATION_PAUSED)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its status does not say that it has all that it asks for."""
+        status = self.status
+        if status.observed_generation != self.metadata.generation or not status.addresses:
+            return True
+        is_allocated = any(
+            each.type == ConditionType.ALLOCATED and each.is_true for each in status.conditions
+        )
+        is_flexible = self.spec.ip_family_policy is ipam.FamilyPolicy.PREFER_DUAL_STACK
+        return (is_flexible and len(status.addresses) == 1) or not is_allocated
 
     @property
     def is_made_for_services(self) -> bool:

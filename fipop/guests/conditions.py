@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
-from fipop.api.conditions import Verdict
+from fipop.addresses.guests import LEAVING, FloatingIPName, GuestObservation
+from fipop.api.conditions import Finding, Verdict
 from fipop.api.objects import ReleaseStatus
 from fipop.errors import FipopError
 from fipop.guests.config_map import ConfigMapResult, Outcome, describe_hidden
-from fipop.guests.errors import ChartError
 from fipop.guests.release_plan import Step
 from fipop.helm.charts import Role
+from fipop.helm.errors import ChartError
 from fipop.helm.releases import Owner, Release, Status
 from fipop.texts import sentence
 
-FloatingIPName = tuple[str, str]
-
 PROVISIONING = "GuestProvisioning"
-LEAVING = "GuestLeaving"
 IN_TRANSIT = frozenset({PROVISIONING, LEAVING})
 """Reasons of guest clusters that Rancher is making or removing: no action is needed."""
 HARVESTER_TAKES = "HarvesterTakesServices"
@@ -32,32 +30,6 @@ _LEFT = {
 """Why a release that differs or is missing is left as it is, and what to do."""
 _NAMED = 3
 """The most other workloads that a message names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The verdict on one aspect of a guest cluster, with its reason and a sentence."""
-
-    verdict: Verdict
-    reason: str
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuestObservation:
-    """What the last visit found, or why there was none."""
-
-    reachable: bool | None
-    """None while Rancher makes a new guest cluster."""
-    unreachable: Finding | None = None
-    """Holds for all floating IPs, if it is there."""
-    configured: Mapping[FloatingIPName, Finding] = field(default_factory=dict)
-    served: Mapping[FloatingIPName, tuple[str, ...]] = field(default_factory=dict)
-    """The addresses of each floating IP that the ConfigMap was written for."""
-    conditions: Mapping[Role, Finding] = field(default_factory=dict)
-    """The releases; empty if fipop keeps none there."""
-    releases: tuple[ReleaseStatus, ...] | None = None
-    """None if they were not seen."""
 
 
 def provisioning(*, installs: bool) -> GuestObservation:

@@ -16,11 +16,11 @@ from random import Random
 from fipop.addresses.claims import address_of, read_addresses
 from fipop.addresses.decision import bind_guest
 from fipop.addresses.gate import Gate
-from fipop.addresses.inventory import BY_OWNER_NAMESPACE, is_respecified
-from fipop.addresses.stores import BY_RANGE
+from fipop.addresses.inventory import is_respecified
+from fipop.addresses.stores import BY_OWNER_NAMESPACE, BY_RANGE
 from fipop.api import names
 from fipop.api.codec import write
-from fipop.api.conditions import Verdict
+from fipop.api.conditions import Finding, Verdict
 from fipop.api.objects import (
     EPOCH,
     FloatingIP,
@@ -36,7 +36,6 @@ from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError
 from fipop.guests.access import read_access
 from fipop.guests.clients import GuestClients
-from fipop.guests.conditions import Finding
 from fipop.guests.demand_record import DemandRecord, DemandReport
 from fipop.guests.desired import is_paused
 from fipop.guests.directory import GuestDirectory, GuestState
@@ -81,7 +80,7 @@ class DemandController:
         if event.resource == FLOATING_IPS:
             guest_ids.add(change.latest.namespace)
         elif event.resource == FLOATING_IP_RANGES and is_respecified(change.old, change.new):
-            found = self.guests.cache.floating_ips.by_index(BY_RANGE, change.latest.name)
+            found = self.guests.inventory.floating_ips.by_index(BY_RANGE, change.latest.name)
             guest_ids |= {each.namespace for each in found}
         yield from self.request_new(guest_ids)
 
@@ -98,25 +97,26 @@ class DemandController:
         state, found = self.guests.state(guest_id), self._find_range(guest_id)
         if found is None:
             state.demand = DemandRecord()
-            self.queues.add(*map(request_floating_ip, self.guests.cache.floating_ips_of(guest_id)))
+            self.queues.add(*map(request_floating_ip, self.guests.inventory.floating_ips_of(guest_id)))
             return None
         if not self.gate.is_open:
             return RetryAfter(GATE_SECONDS)
-        if state.guest is not None and self._may_act(state.guest):
-            services = await self._list(state, state.guest)
+        guest = self.guests.inventory.known(guest_id)
+        if guest is not None and self._may_act(guest):
+            services = await self._list(state, guest)
             if services is not None:
-                await self._follow(state, state.guest, found, services)
+                await self._follow(state, guest, found, services)
         seconds = self.configuration.settings.service_visit_seconds
         return RetryAfter(seconds * self.random.uniform(0.9, 1.0))
 
     def _find_range(self, guest_id: str) -> FloatingIPRange | None:
         """Return the range that says how many floating IPs a guest cluster has; None if fipop makes none for it."""
-        guest, cache = self.guests.known(guest_id), self.guests.cache
+        guest, cache = self.guests.inventory.known(guest_id), self.guests.inventory
         is_off = guest is not None and not guest.cluster.wants_floating_ip
         if (
             is_off
             or not self.configuration.settings.may_create_floating_ips
-            or not self.guests.exists(guest_id)
+            or not self.guests.inventory.exists(guest_id)
         ):
             return None
         oldest = next(iter(cache.floating_ips_of(guest_id)), None)
@@ -124,7 +124,8 @@ class DemandController:
         return found if found is not None and found.spec.per_guest is not None else None
 
     def _may_act(self, guest: Guest) -> bool:
-        return not (guest.deleting or self.guests.is_leaving(guest.id) or is_paused(self.guests.cache, guest))
+        inventory = self.guests.inventory
+        return not (guest.deleting or inventory.is_leaving(guest.id) or is_paused(inventory, guest))
 
     async def _list(self, state: GuestState, guest: Guest) -> tuple[ServiceUse, ...] | None:
         """List the Services of a guest cluster; None if that cannot be done, which its visits report."""
@@ -175,18 +176,16 @@ class DemandController:
     def _see(
         self, state: GuestState, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
     ) -> Seen:
-        cache = self.guests.cache
-        every, read = cache.floating_ips_of(guest.id), cache.ledger.ranges.get(found.name)
+        cache = self.guests.inventory
+        every, read = cache.floating_ips_of(guest.id), cache.pools.get(found.name)
         # One that fipop writes to no guest cluster serves no Service.
         bound = (each for each in every if bind_guest(cache, each).blocker is None)
         here = [each for each in bound if _range_of(each) == found.name]
         reservations = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
         quarantined = (each for each in reservations if not each.is_held and each.spec.range == found.name)
         former = {address_of(each): each.spec.owner.name for each in quarantined}
-        refusal = cache.ledger.ranges.refusal
-        shares = len(cache.ledger.shares(guest.id, found.name)) + sum(
-            not each.status.addresses for each in here
-        )
+        refusal = cache.pools.refusal
+        shares = len(cache.shares(guest.id, found.name)) + sum(not each.status.addresses for each in here)
         limit = found.spec.max_per_guest
         return Seen(
             cluster=guest.cluster_name,
@@ -232,7 +231,7 @@ class DemandController:
             made = await self.client.create(FLOATING_IPS, body)
         except ConflictError:
             return  # it is there already
-        self.guests.cache.observe(FLOATING_IPS, made)
+        self.guests.inventory.observe(FLOATING_IPS, made)
         fields = {"guest": guest.id, "floating_ip": want.name, "service": str(want.service or "")}
         logger.info("Created FloatingIP for Services", extra=fields)
 
@@ -247,7 +246,7 @@ class DemandController:
             )
         except ConflictError:
             return  # it changed: the next list decides
-        self.guests.cache.forget(FLOATING_IPS, floating_ip)
+        self.guests.inventory.forget(FLOATING_IPS, floating_ip)
         fields = {"guest": floating_ip.namespace, "floating_ip": floating_ip.name}
         logger.info("Deleted FloatingIP that no Service used", extra=fields)
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from fipop.api.conditions import ConditionType
+from fipop.api.conditions import ConditionType, Finding
 from fipop.api.objects import FloatingIP, ServicesStatus, WaitingStatus
-from fipop.guests.conditions import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

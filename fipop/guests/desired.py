@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from fipop.addresses.claims import address_of, read_addresses, slots_named_by
 from fipop.addresses.decision import bind_guest
-from fipop.addresses.inventory import BY_OWNER_NAMESPACE
-from fipop.addresses.stores import ClusterCache
+from fipop.addresses.inventory import Inventory
+from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.boundary import loop_time
@@ -17,14 +18,13 @@ from fipop.guests.directory import GuestDirectory, GuestState
 from fipop.guests.harvester import is_back
 from fipop.guests.observed import HARVESTER_MAP, Observed
 from fipop.guests.record import VisitRecord
-from fipop.guests.release_plan import Wish
 from fipop.helm.charts import Role, Target
 from fipop.helm.releases import Release, Status, find_places
 from fipop.ipam.addresses import Address, format_address
 from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.rancher.matching import Guest, is_same_network
 from fipop.rollout.controller import RolloutController
-from fipop.rollout.plan import Member
+from fipop.rollout.plan import Member, Wish
 from fipop.settings.options import Settings
 
 BARE_SECONDS = 600.0
@@ -71,9 +71,9 @@ class Duty:
         return {each.key: each.status.addresses for each in self.floating_ips}
 
 
-def find_duty(cache: ClusterCache, state: GuestState, settings: Settings) -> Duty | None:
+def find_duty(cache: Inventory, guest_id: str, state: GuestState, settings: Settings) -> Duty | None:
     """Return what a guest cluster should have; None if it is only read: paused, unknown, or nothing is due there."""
-    guest = state.guest
+    guest = cache.known(guest_id)
     if guest is None or is_paused(cache, guest):
         return None
     every = cache.floating_ips_of(guest.id)
@@ -110,7 +110,7 @@ def find_duty(cache: ClusterCache, state: GuestState, settings: Settings) -> Dut
     )
 
 
-def describe_mismatch(cache: ClusterCache, floating_ip: FloatingIP, interfaces: Mapping[str, str]) -> str:
+def describe_mismatch(cache: Inventory, floating_ip: FloatingIP, interfaces: Mapping[str, str]) -> str:
     """Return how the interface of a floating IP contradicts that of its network; "" if it does not."""
     found = cache.ranges.get("", floating_ip.status.range or "")
     network, wanted = (found.harvester_network or "", floating_ip.spec.interface) if found else ("", "")
@@ -131,7 +131,7 @@ def is_leaving(guest: Guest, settings: Settings) -> bool:
 
 def has_members(guests: GuestDirectory, settings: Settings) -> bool:
     """Whether a guest cluster is opted in."""
-    return any(_is_opted_in(state.guest, settings) for _, state in guests.states())
+    return any(_is_opted_in(each, settings) for each in guests.all())
 
 
 def find_members(
@@ -140,13 +140,13 @@ def find_members(
     """Return the guest clusters that are opted in, by id, as the last visits found them."""
     found = {}
     for guest_id, state in guests.states():
-        guest, record = state.guest, state.visits
+        guest, record = guests.inventory.known(guest_id), state.visits
         if guest is None or not _is_opted_in(guest, settings):
             continue
         own, own_stable = record.choose_targets(guest.cluster, target, stable)
         member = Member(
             visited_at=record.visited_at,
-            is_open=guest.provisioned and _is_served(guests.cache, guest),
+            is_open=guest.provisioned and _is_served(guests.inventory, guest),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
             began_at=record.began_at if record.began_target == own.name else None,
         )
@@ -160,7 +160,7 @@ def choose_wish(duty: Duty, record: VisitRecord, observed: Observed, rollout: Ro
         return Wish(remove=True, may_change=is_back(observed.daemon_sets))
     if not duty.keeps:
         return Wish()
-    return rollout.wish(duty.guest, record, observed.releases)
+    return rollout.wish(duty.guest.id, partial(record.choose_targets, duty.guest.cluster), observed.releases)
 
 
 def choose_namespace(duty: Duty, observed: Observed | None, written: str | None) -> str | None:
@@ -181,7 +181,7 @@ def choose_namespace(duty: Duty, observed: Observed | None, written: str | None)
 
 def count_event(guests: GuestDirectory, guest: Guest, event: GuestEvent, *, success: bool) -> None:
     """Count an event of a guest cluster that is still there."""
-    if guests.exists(guest.id):
+    if guests.inventory.exists(guest.id):
         count_guest_event(guest.cluster_name, guest.harvester_cluster_name or "", event, success)
 
 
@@ -203,7 +203,7 @@ def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
     )
 
 
-def _with_interface(cache: ClusterCache, floating_ip: FloatingIP) -> FloatingIP:
+def _with_interface(cache: Inventory, floating_ip: FloatingIP) -> FloatingIP:
     """Return a floating IP with the interface of its range if it names none itself."""
     found = cache.ranges.get("", floating_ip.status.range or "")
     if floating_ip.spec.interface or found is None:
@@ -215,13 +215,13 @@ def _is_opted_in(guest: Guest | None, settings: Settings) -> bool:
     return guest is not None and settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
 
 
-def is_paused(cache: ClusterCache, guest: Guest) -> bool:
+def is_paused(cache: Inventory, guest: Guest) -> bool:
     """Return whether an administrator paused it. Keys of several floating IPs are merged: all stay as they are."""
     floating_ips = cache.floating_ips_of(guest.id)
     return guest.cluster.paused or any(each.paused and each.status.addresses for each in floating_ips)
 
 
-def _is_served(cache: ClusterCache, guest: Guest) -> bool:
+def _is_served(cache: Inventory, guest: Guest) -> bool:
     served = [
         each
         for each in cache.floating_ips_of(guest.id)
@@ -230,17 +230,17 @@ def _is_served(cache: ClusterCache, guest: Guest) -> bool:
     return bool(served) and not is_paused(cache, guest)
 
 
-def _has_old_keys(cache: ClusterCache, state: GuestState, guest_id: str) -> bool:
+def _has_old_keys(cache: Inventory, state: GuestState, guest_id: str) -> bool:
     """Whether a guest cluster has been without a floating IP for so long that it loses the keys of fipop."""
     since = state.visits.bare_since
     is_bare = since is not None and loop_time() - since >= BARE_SECONDS
-    return is_bare and bool(cache.ledger.reports.find_ours(guest_id))
+    return is_bare and bool(cache.reports.find_ours(guest_id))
 
 
-def _find_conflicts(cache: ClusterCache, floating_ips: tuple[FloatingIP, ...]) -> frozenset[Address]:
+def _find_conflicts(cache: Inventory, floating_ips: tuple[FloatingIP, ...]) -> frozenset[Address]:
     return frozenset(
         address
         for each in floating_ips
         for space, address in slots_named_by(each.status)
-        if cache.ledger.find_rivals(each, space, address)
+        if cache.find_rivals(each, space, address)
     )

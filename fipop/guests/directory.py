@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from fipop.addresses.claims import address_of
-from fipop.addresses.stores import ClusterCache
-from fipop.api.codec import format_time
-from fipop.api.objects import FloatingIPReservation
+from fipop.addresses.guests import GuestObservation
+from fipop.addresses.inventory import Inventory, KnownGuest
+from fipop.addresses.reports import News
+from fipop.api.conditions import Condition, ConditionType
+from fipop.api.objects import FloatingIP, ServicesStatus, WaitingStatus
 from fipop.guests.demand_record import DemandRecord
 from fipop.guests.record import VisitRecord
-from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
+from fipop.metrics.counters import forget_guest
 from fipop.rancher.discovery import (
     Discovery,
     Links,
@@ -24,7 +25,7 @@ from fipop.rancher.discovery import (
     glimpse_guest,
 )
 from fipop.rancher.link_reader import LinkReader
-from fipop.rancher.matching import Guest, fits_guest
+from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 
 logger = logging.getLogger(__name__)
@@ -45,10 +46,6 @@ class GuestState:
     what is written there goes with it.
     """
 
-    guest: Guest | None = None
-    """The guest cluster as its links were resolved last; None before that."""
-    is_resolved: bool = False
-    """Whether all links were resolved, those to its Harvester cluster and network too. If not, visits can serve it."""
     announced: Discovery | None = None
     """What was found when its floating IPs and a visit were enqueued for it last."""
     failed_lookups: int = 0
@@ -59,19 +56,14 @@ class GuestState:
 
 @dataclass(slots=True)
 class GuestDirectory:
-    """The records of guest clusters by id, which is also the namespace of their floating IPs.
+    """The records of guest clusters by id, which is also the namespace of their floating IPs."""
 
-    `on_drop` is called with each guest cluster that is dropped, as it was known.
-    """
-
-    cache: ClusterCache
+    inventory: Inventory
     client: KubeClient
-    on_drop: Callable[[Guest], None] = lambda _guest: None
     _reader: LinkReader = field(init=False)
     _states: dict[str, GuestState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.cache.ledger.reports.could_serve = self.could_serve
         self._reader = LinkReader(self.client)
 
     def state(self, guest_id: str) -> GuestState:
@@ -79,7 +71,7 @@ class GuestDirectory:
         state = self._states.get(guest_id)
         if state is None:
             state = GuestState()
-            if self.exists(guest_id):
+            if self.inventory.exists(guest_id):
                 self._states[guest_id] = state
         return state
 
@@ -87,26 +79,10 @@ class GuestDirectory:
         """Return the records of all guest clusters with their ids, by id."""
         return sorted(self._states.items())
 
-    def describe_user(self, guest_id: str, address: Address) -> str:
-        """Return what uses an address in a guest cluster, as a sentence; "" if the last visit found nothing."""
-        carrier = self.cache.ledger.reports.find_carrier(guest_id, address)
-        return f"{carrier} in guest cluster {guest_id} uses it." if carrier is not None else ""
-
-    def describe_wait(self, reservation: FloatingIPReservation) -> str:
-        """Return what a quarantine waits for in its guest cluster, as a sentence; "" if nothing is known of that."""
-        guest_id, until = reservation.spec.owner.namespace, reservation.spec.quarantined_until
-        read_since = self.cache.ledger.reports.read_since(guest_id)
-        unread_since = self.state(guest_id).visits.unread_since
-        if unread_since is not None:
-            return f"Guest cluster {guest_id} could not be read since {format_time(unread_since)}."
-        if read_since is None or until is None or read_since < until:
-            return ""
-        return self.describe_user(guest_id, address_of(reservation))
-
     def has_nothing(self, guest_id: str) -> bool:
         """Return whether a guest cluster has no addresses, without a visit: it is gone, Harvester, or not made yet."""
         management = self._management(guest_id)
-        if not self.exists(guest_id) or isinstance(self.glimpse_kind(guest_id), NotAGuest):
+        if not self.inventory.exists(guest_id) or isinstance(self.glimpse_kind(guest_id), NotAGuest):
             return True
         return management is not None and not (management.provisioned or management.connected)
 
@@ -114,42 +90,22 @@ class GuestDirectory:
         """Return whether Rancher has a way to a guest cluster."""
         management = self._management(guest_id)
         is_open = management is not None and management.connected and management.provisioned
-        return is_open and bool(self.cache.guest_clusters(guest_id)) and not self.has_nothing(guest_id)
+        return is_open and bool(self.inventory.guest_clusters(guest_id)) and not self.has_nothing(guest_id)
 
-    def is_leaving(self, guest_id: str) -> bool:
-        """Return whether Rancher is removing a guest cluster."""
-        management, namespace = self._management(guest_id), self.cache.namespaces.get("", guest_id)
-        is_deleted = management is not None and management.is_deleting
-        return is_deleted or (namespace is not None and namespace.terminating)
-
-    def could_serve(self, range_name: str, guest_id: str) -> bool:
-        """Return whether a range could serve a guest cluster: it fits, or a floating IP there names it."""
-        found, guest = self.cache.ranges.get("", range_name), self.known(guest_id) or self.glimpse(guest_id)
-        if found is None or guest is None:
-            return True
-        floating_ips = self.cache.floating_ips_of(guest_id)
-        if any(range_name in (each.range, each.status.range) for each in floating_ips):
-            return True
-        # Which Harvester it is on may not be known (yet): then it may be any.
-        return fits_guest(
-            found, guest, on_any_harvester=guest.on_harvester and not guest.harvester_cluster_name
-        )
-
-    def drop(self, guest_id: str) -> None:
+    def drop(self, guest_id: str) -> News:
         """Forget a guest cluster. If it comes back under this id, it counts as new.
 
         What it reported stays as long as Rancher has anything of it: it may still run, with its addresses.
         """
-        if self.has_nothing(guest_id):
-            self.cache.ledger.reports.drop(guest_id)
-        state = self._states.pop(guest_id, None)
-        if state is None:
-            return
-        state.is_dropped = True
-        if state.guest is not None:
-            self.on_drop(state.guest)
+        state, guest = self._states.pop(guest_id, None), self.inventory.known(guest_id)
+        if state is not None:
+            state.is_dropped = True
+        if guest is not None:
+            forget_guest(guest.cluster_name)
+        news = self.inventory.note_guest(guest_id, None)
+        return {**news, **self.inventory.reports.drop(guest_id)} if self.has_nothing(guest_id) else news
 
-    async def discover(self, guest_id: str) -> Discovery | None:
+    async def discover(self, guest_id: str) -> tuple[Discovery | None, News]:
         """Resolve the links of a guest again; None where no provisioning Cluster names it (any more).
 
         The result is noted only if nothing changed meanwhile, also by another discovery: a slow answer must not undo a
@@ -159,13 +115,11 @@ class GuestDirectory:
         for _ in range(RESOLVE_ATTEMPTS):
             links = self._links(guest_id)
             if links is None:
-                self.drop(guest_id)
-                return None
+                return None, self.drop(guest_id)
             found = await discover_guest(self._reader, links)
             if self._links(guest_id) == links:
-                self._note(guest_id, found)
-                break
-        return found
+                return found, self._note(guest_id, found)
+        return found, {}
 
     def glimpse(self, guest_id: str, *, of_any_kind: bool = False) -> Guest | None:
         """Return a guest as far as it is known without a request; None if no guest can be asked.
@@ -185,15 +139,15 @@ class GuestDirectory:
 
     def _links(self, guest_id: str) -> Links | None:
         management = self._management(guest_id)
-        cluster = choose_cluster(self.cache.guest_clusters(guest_id), management)
+        cluster = choose_cluster(self.inventory.guest_clusters(guest_id), management)
         if cluster is None:
             return None
         return Links(
             cluster=cluster,
             management=management,
-            namespace=self.cache.namespaces.get("", guest_id),
+            namespace=self.inventory.namespaces.get("", guest_id),
             find_management=self._management,
-            known=self.known(guest_id) if self.is_resolved(guest_id) else None,
+            known=self.inventory.known(guest_id) if self.inventory.is_resolved(guest_id) else None,
             is_unknown_kind=self._is_unknown_kind(cluster, management),
         )
 
@@ -208,42 +162,53 @@ class GuestDirectory:
 
     def _was_served(self, guest_id: str) -> bool:
         """Whether a guest cluster was visited, by this process or a former one."""
-        was_tried = any(each.reachable is not None for each in self.cache.guest_statuses(guest_id))
-        return was_tried or self.is_resolved(guest_id)
+        was_tried = any(each.reachable is not None for each in self.inventory.guest_statuses(guest_id))
+        return was_tried or self.inventory.is_resolved(guest_id)
 
     def _management(self, name: str) -> ManagementCluster | None:
-        return self.cache.management.get("", name)
+        return self.inventory.management.get("", name)
 
-    def _note(self, guest_id: str, found: Discovery) -> None:
+    def _note(self, guest_id: str, found: Discovery) -> News:
         if isinstance(found, NotAGuest):
-            self.drop(guest_id)
-            return
-        state = self.state(guest_id)
+            return self.drop(guest_id)
+        known = self.inventory.guests.get(guest_id)
         if isinstance(found, Guest):
-            state.guest, state.is_resolved = found, True
-        elif found.guest is not None or not state.is_resolved:
-            state.guest, state.is_resolved = found.guest, found.is_resolved
-        self.cache.ledger.reports.guest_changed(guest_id)
-
-    def known(self, guest_id: str) -> Guest | None:
-        """Return a guest cluster as its links were resolved last; None if they never were.
-
-        One whose network cannot be found out is known as well: visits can serve it all the same.
-        """
-        return self.state(guest_id).guest
-
-    def is_resolved(self, guest_id: str) -> bool:
-        """Whether all links of a guest were resolved once, those to its Harvester cluster and network too."""
-        return self.state(guest_id).is_resolved
+            known = KnownGuest(guest=found, is_resolved=True)
+        elif found.guest is not None:
+            known = KnownGuest(guest=found.guest, is_resolved=found.is_resolved)
+        elif known is None or not known.is_resolved:
+            known = None
+        return self.inventory.note_guest(guest_id, known)
 
     def is_pending(self, guest_id: str) -> bool:
-        """Whether a guest cluster exists of which nothing was resolved yet."""
-        return self.known(guest_id) is None and self.glimpse(guest_id) is not None
+        """Return whether a guest cluster exists of which nothing was resolved yet."""
+        return self.inventory.known(guest_id) is None and self.glimpse(guest_id) is not None
+
+    def observation(self, guest_id: str) -> GuestObservation | None:
+        """Return what the last visit found; None before the first one of this process."""
+        return self.state(guest_id).visits.observation
+
+    def services_of(
+        self, floating_ip: FloatingIP
+    ) -> tuple[ServicesStatus | None, WaitingStatus | None, Sequence[Condition]]:
+        """Return which Services use it, which of its guest cluster wait, and whether these have what they wait for."""
+        record = self.state(floating_ip.namespace).demand
+        if not record.is_followed:
+            return None, None, ()
+        if record.report is None or floating_ip.name not in record.unshown:
+            of_demand = (
+                each for each in floating_ip.status.conditions if each.type == ConditionType.DEMAND_MET
+            )
+            return floating_ip.status.services, floating_ip.status.waiting, tuple(of_demand)
+        report, services = record.report, record.report.services.get(floating_ip.name)
+        if report.oldest != floating_ip.name:
+            return services, None, ()
+        return services, report.waiting, (report.finding.to_condition(ConditionType.DEMAND_MET),)
+
+    def note_stored(self, floating_ip: FloatingIP) -> None:
+        """Note that a status is stored as it was built: what is said of its Services is said."""
+        self.state(floating_ip.namespace).demand.unshown.discard(floating_ip.name)
 
     def all(self) -> tuple[Guest, ...]:
         """Return all known guest clusters, by id."""
-        return tuple(state.guest for _, state in self.states() if state.guest is not None)
-
-    def exists(self, guest_id: str) -> bool:
-        """Whether a cluster object of a guest is left: then it may still run, with its addresses."""
-        return bool(self.cache.guest_clusters(guest_id)) or self._management(guest_id) is not None
+        return tuple(self.inventory.guests[each].guest for each in sorted(self.inventory.guests))

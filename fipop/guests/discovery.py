@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fipop.addresses.inventory import is_respecified
+from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_selection import choose_for_guest, describe_misfits
-from fipop.addresses.stores import ClusterCache
+from fipop.addresses.reconciler import request_users
 from fipop.api import names
 from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIP
@@ -31,7 +31,15 @@ from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import Event, Request, request_guest
+from fipop.runtime.queues import (
+    Event,
+    Request,
+    WorkQueues,
+    request_floating_ip,
+    request_guest,
+    request_visit,
+    request_waiting,
+)
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
 
@@ -50,8 +58,7 @@ class GuestReconciler:
     guests: GuestDirectory
     events: EventRecorder
     configuration: Configuration
-    learned: Callable[[Guest], None]
-    """Is called with every guest cluster that is new or changed."""
+    queues: WorkQueues
 
     def find_changed(self, resource: Resource, change: Change[Any]) -> tuple[str, ...]:
         """Return the guests that a change in Rancher may change: its own, and those on a Harvester cluster."""
@@ -61,7 +68,7 @@ class GuestReconciler:
         name = change.latest.name
         if resource == MANAGEMENT_CLUSTERS:
             return (name, *self._find_on_harvester(change))
-        cache = self.guests.cache
+        cache = self.guests.inventory
         if resource == NAMESPACES and (cache.guest_clusters(name) or cache.floating_ips_of(name)):
             return (name,)
         return ()
@@ -88,15 +95,19 @@ class GuestReconciler:
 
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Resolve the links of a guest cluster, whichever of its objects changed, and create its floating IP."""
-        found = await self.guests.discover(guest_id)
+        found, news = await self.guests.discover(guest_id)
+        self.queues.add(*request_users(self.guests.inventory, news))
         if found is None or isinstance(found, NotAGuest):
             return None
         state = self.guests.state(guest_id)
         guest = found.guest if isinstance(found, Waiting) else found
         is_news, state.announced = found != state.announced, found
         if is_news and guest is not None:
-            self.learned(guest)
-        if guest is not None and (found is guest or state.is_resolved):
+            floating_ips = self.guests.inventory.floating_ips_of(guest_id)
+            self.queues.add(
+                *map(request_floating_ip, floating_ips), request_visit(guest_id), request_waiting()
+            )
+        if guest is not None and (found is guest or self.guests.inventory.is_resolved(guest_id)):
             await self._serve(guest, is_retry=found is not guest and bool(state.failed_lookups))
         if isinstance(found, Waiting):
             return self._wait(guest_id, state, found)
@@ -118,11 +129,11 @@ class GuestReconciler:
         seconds = self._seconds_to_replacement(guest)
         if not creates or seconds is None or seconds > 0:
             return
-        if choose_for_guest(self.guests.cache, guest):
+        if choose_for_guest(self.guests.inventory, guest):
             await self._create(guest)
             return
         if (guest.on_harvester or guest.cluster.opted_in) and not is_retry:
-            message = describe_misfits(self.guests.cache, guest)
+            message = describe_misfits(self.guests.inventory, guest)
             self.events.record(
                 reference_to(PROVISIONING_CLUSTERS, guest.cluster.metadata),
                 EventType.WARNING,
@@ -132,7 +143,7 @@ class GuestReconciler:
 
     def _seconds_to_replacement(self, guest: Guest) -> float | None:
         """Return in how many seconds a guest cluster gets a floating IP; None if it has one, or wants none."""
-        cache, now = self.guests.cache, self.guests.client.server_now()
+        cache, now = self.guests.inventory, self.guests.client.server_now()
         if needs_floating_ip(cache, guest):
             return 0.0
         others = cache.floating_ips_of(guest.id)
@@ -151,7 +162,7 @@ class GuestReconciler:
                 raise
             logger.debug("Did not create FloatingIP", extra={"guest": guest.id, "error": str(error)})
             return
-        self.guests.cache.observe(FLOATING_IPS, made)
+        self.guests.inventory.observe(FLOATING_IPS, made)
         logger.info("Created FloatingIP", extra={"guest": guest.id, "cluster": guest.cluster_name})
 
 
@@ -162,7 +173,7 @@ def _refused_since(floating_ip: FloatingIP) -> datetime | None:
     return found.last_transition_time if found is not None and is_refused else None
 
 
-def needs_floating_ip(cache: ClusterCache, guest: Guest) -> bool:
+def needs_floating_ip(cache: Inventory, guest: Guest) -> bool:
     """Return whether a guest cluster wants a floating IP and has none."""
     return guest.cluster.wants_floating_ip and not (guest.deleting or cache.floating_ips_of(guest.id))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from fipop.addresses.in_use import Carrier, InUseAddresses, InUsePart, build_parts
 from fipop.errors import GuestError
 from fipop.guests.config_map import read_applied
 from fipop.ipam.addresses import Address
@@ -23,33 +24,6 @@ MAX_PARTS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carrier:
-    """An object in a guest cluster that names an address; its names are fit for a condition."""
-
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ")
-
-
-@dataclass(frozen=True, slots=True)
-class InUsePart:
-    """Addresses that one object names: a single one, or a part of the pool that a ConfigMap describes."""
-
-    part: Part
-    carrier: Carrier
-    is_ours: bool = False
-    """Whether it is in a key that fipop wrote last."""
-
-    @property
-    def is_pool(self) -> bool:
-        """Whether it is more than one address."""
-        return self.part.first != self.part.last
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AddressedService:
     """A Service, and the texts in which it names addresses that it uses."""
 
@@ -57,17 +31,6 @@ class AddressedService:
     texts: tuple[str, ...]
     has_finalizer: bool
     """Whether it waits for the cloud provider before it can be deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class InUseAddresses:
-    """All addresses that a guest cluster uses, in the order of its objects: those of ConfigMaps first."""
-
-    parts: tuple[InUsePart, ...] = ()
-
-    def carrier_of(self, address: Address) -> Carrier | None:
-        """Return the first object that names the address, also as a member of a pool."""
-        return next((each.carrier for each in self.parts if each.part.holds(address)), None)
 
 
 class TooManyAddressesError(GuestError):
@@ -110,11 +73,6 @@ def find_machines(
     if len(parts) > MAX_PARTS:
         raise TooManyAddressesError
     return InUseAddresses(tuple(parts.values()))
-
-
-def build_parts(carrier: Carrier, addresses: Iterable[Address]) -> tuple[InUsePart, ...]:
-    """Return single addresses that one object names."""
-    return tuple(InUsePart(Part(each.family, each.value, each.value), carrier) for each in addresses)
 
 
 class _Found:

@@ -18,19 +18,20 @@ from fipop.guests.access import read_access
 from fipop.guests.clients import GuestClients
 from fipop.guests.desired import Duty, choose_wish, count_event, find_duty
 from fipop.guests.directory import GuestDirectory
-from fipop.guests.errors import HelmError, HelmFailure
 from fipop.guests.observed import Observed, list_revisions, observe
 from fipop.guests.record import VisitRecord
-from fipop.guests.release_plan import Step, Verb, Wish, plan_releases
+from fipop.guests.release_plan import Step, Verb, plan_releases
 from fipop.helm.chart_store import Access, ChartStore
 from fipop.helm.charts import Chart, Role, Values, hide_values
 from fipop.helm.command import Helm, HelmCommand
+from fipop.helm.errors import HelmError, HelmFailure
 from fipop.helm.releases import Owner, Release, Status, build_labels, label_as_seen, take_over
 from fipop.jsons import as_mapping
 from fipop.kube.guests import GuestAccess
 from fipop.kube.resources import SECRETS
 from fipop.metrics.counters import GuestEvent
 from fipop.rollout.controller import RolloutController
+from fipop.rollout.plan import Wish
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import WorkQueues, request_routine_visit
 
@@ -55,7 +56,7 @@ class InstallController:
     async def reconcile(self, guest_id: str) -> None:
         """Bring the releases of a guest cluster one step further, if that is still wanted."""
         state = self.guests.state(guest_id)
-        duty = find_duty(self.guests.cache, state, self.configuration.settings)
+        duty = find_duty(self.guests.inventory, guest_id, state, self.configuration.settings)
         if duty is None or not duty.places or not self.gate.is_open:
             return
         record = state.visits

@@ -10,10 +10,11 @@ from datetime import timedelta
 from functools import partial
 from itertools import chain
 
+from fipop.addresses.in_use import InUseAddresses
 from fipop.api import names
 from fipop.errors import UnavailableError
 from fipop.guests.config_map import parse_config_map
-from fipop.guests.in_use import AddressedService, InUseAddresses, find_machines, parse_service
+from fipop.guests.in_use import AddressedService, find_machines, parse_service
 from fipop.guests.service_uses import ServiceUse, read_use
 from fipop.helm.charts import Role
 from fipop.helm.releases import Release, Status, build_selector, read_release, read_revisions

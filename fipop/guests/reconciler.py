@@ -14,16 +14,18 @@ from datetime import datetime
 from random import Random
 
 from fipop.addresses.gate import Gate
-from fipop.addresses.quarantine import QuarantineReconciler
+from fipop.addresses.guests import GuestObservation
+from fipop.addresses.in_use import InUseAddresses
+from fipop.addresses.quarantine import request_reservation
+from fipop.addresses.reconciler import request_users
 from fipop.addresses.reports import Source
+from fipop.api.conditions import Finding
 from fipop.backoff import Backoff
 from fipop.boundary import loop_time
 from fipop.errors import ApiError, ConflictError, FipopError, GuestError
 from fipop.guests.access import KubeconfigMissingError, NotConnectedError, read_access
 from fipop.guests.clients import GuestClients
 from fipop.guests.conditions import (
-    Finding,
-    GuestObservation,
     describe_status,
     describe_unknown_options,
     judge_config_map,
@@ -53,7 +55,7 @@ from fipop.guests.desired import (
 from fipop.guests.directory import GuestDirectory, GuestState
 from fipop.guests.errors import VisitTimeoutError, explain_refusal
 from fipop.guests.harvester import build_patch, find_harvester, is_taken_by_harvester, should_park
-from fipop.guests.in_use import AddressedService, InUseAddresses, TooManyAddressesError, find_in_use
+from fipop.guests.in_use import AddressedService, TooManyAddressesError, find_in_use
 from fipop.guests.observed import (
     Observed,
     observe,
@@ -63,7 +65,7 @@ from fipop.guests.observed import (
     read_machines,
 )
 from fipop.guests.permits import WritePermits
-from fipop.guests.release_plan import SOON_SECONDS, Step, Verb, Wish, plan_releases
+from fipop.guests.release_plan import SOON_SECONDS, Step, Verb, plan_releases
 from fipop.helm.charts import Role
 from fipop.helm.releases import Release, Status, find_places
 from fipop.ipam.addresses import parse_address
@@ -74,6 +76,7 @@ from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.rollout.controller import RolloutController
+from fipop.rollout.plan import Wish
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip, request_visit
 from fipop.runtime.workqueue import Priority, RetryAfter
@@ -107,7 +110,6 @@ class VisitController:
     queues: WorkQueues
     rollout: RolloutController
     gate: Gate
-    quarantine: QuarantineReconciler
     random: Random
 
     def watches(self, event: Event) -> Iterator[Request]:
@@ -120,13 +122,13 @@ class VisitController:
 
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Visit a guest cluster, or note why that cannot be done. Return when the next visit is due."""
-        if not self.guests.exists(guest_id):
+        if not self.guests.inventory.exists(guest_id):
             self.gate.note_gone(guest_id)
             return None
         state, began, duty = self.guests.state(guest_id), loop_time(), None
         self._note_floating_ips(state, guest_id)
         if self.gate.is_open:
-            duty = find_duty(self.guests.cache, state, self.configuration.settings)
+            duty = find_duty(self.guests.inventory, guest_id, state, self.configuration.settings)
         if duty is None:
             # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
             is_read = not self.gate.is_open and not self.gate.waits_for(guest_id)
@@ -134,7 +136,7 @@ class VisitController:
         try:
             observation, seconds = await self._visit(state, duty)
         except (ApiError, GuestError) as error:
-            self._note_unread(state)
+            self._note_unread(guest_id)
             state.visits.failures += not isinstance(error, NotConnectedError)
             state.visits.releases = ()
             observation, seconds = self._describe_failure(state, duty, error)
@@ -147,9 +149,9 @@ class VisitController:
 
     async def _read(self, state: GuestState, guest_id: str) -> float | None:
         """Read which addresses a guest cluster uses, and nothing else; return when the next visit is due."""
-        guest = state.guest or self.guests.glimpse(guest_id, of_any_kind=True)
+        guest = self.guests.inventory.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)
         if guest is None or not self.guests.is_readable(guest_id):
-            self._note_unread(state)
+            self._note_unread(guest_id)
             self.gate.note_gone(guest_id)
             return None
         self.gate.note_begun(guest_id)
@@ -161,7 +163,7 @@ class VisitController:
                 if self._are_machines_due(state, guest):
                     await self._read_machines(state, guest, client, began)
         except FipopError as error:
-            self._note_unread(state)
+            self._note_unread(guest_id)
             logger.info("Could not read guest cluster", extra={"guest": guest_id, "error": str(error)})
             if isinstance(error, VisitTimeoutError) or (
                 isinstance(error, ApiError) and (error.status or error.reason == TIMEOUT)
@@ -176,7 +178,7 @@ class VisitController:
         """Visit a guest cluster; return what was found, and when to come back. Raises ApiError and GuestError."""
         guest, began = duty.guest, self._now()
         access = await read_access(self.guests.client, guest)
-        has_news = set(self.guests.cache.ledger.reports.find_ours(guest.id)) != duty.addresses
+        has_news = set(self.guests.inventory.reports.find_ours(guest.id)) != duty.addresses
         is_urgent = self._is_young(guest) or has_news
         is_due, troubles, parking = self._are_machines_due(state, guest), Troubles(), Troubles()
         async with self.clients.session(access, is_urgent=is_urgent) as client:
@@ -217,7 +219,7 @@ class VisitController:
                 each.key: judge_config_map(
                     each.key,
                     replace(written, error=written.error or unparked),
-                    mismatch=describe_mismatch(self.guests.cache, each, state.visits.interfaces),
+                    mismatch=describe_mismatch(self.guests.inventory, each, state.visits.interfaces),
                     finalizers=finalizers,
                 )
                 for each in duty.floating_ips
@@ -401,7 +403,7 @@ class VisitController:
     # What is noted
 
     def _note_floating_ips(self, state: GuestState, guest_id: str) -> None:
-        record, found = state.visits, self.guests.cache.floating_ips_of(guest_id)
+        record, found = state.visits, self.guests.inventory.floating_ips_of(guest_id)
         if found:
             record.bare_since = None
         elif record.bare_since is None:
@@ -414,18 +416,19 @@ class VisitController:
         self, state: GuestState, guest_id: str, source: Source, began: datetime, found: InUseAddresses
     ) -> None:
         """Take in what was read wholly."""
-        reports = self.guests.cache.ledger.reports
+        reports = self.guests.inventory.reports
         if self.guests.has_nothing(guest_id) or self.guests.state(guest_id) is not state:
             return
-        reports.take(guest_id, source, began, found)
+        news = reports.take(guest_id, source, began, found)
+        self.queues.add(*request_users(self.guests.inventory, news))
         self.gate.note_answer()
         if reports.read_since(guest_id) is not None:
-            state.visits.unread_since = None
-            self.queues.add(*self.quarantine.request_quarantined(guest_id))
+            self.queues.add(*map(request_reservation, self.guests.inventory.find_quarantined(guest_id)))
             self.gate.note_read(guest_id)
 
-    def _note_unread(self, state: GuestState) -> None:
-        state.visits.unread_since = state.visits.unread_since or self._now()
+    def _note_unread(self, guest_id: str) -> None:
+        if not self.guests.has_nothing(guest_id):  # it may be gone since the visit began
+            self.guests.inventory.reports.note_unread(guest_id, self._now())
 
     def _note(self, state: GuestState, duty: Duty, observation: GuestObservation) -> None:
         if state.is_dropped:
@@ -437,7 +440,7 @@ class VisitController:
             return  # its status is written when it is known
         if state.visits.observation != observation:
             state.visits.observation = observation
-            floating_ips = self.guests.cache.floating_ips_of(duty.guest.id)
+            floating_ips = self.guests.inventory.floating_ips_of(duty.guest.id)
             self.queues.add(*map(request_floating_ip, floating_ips))
 
     def _next(self, seconds: float | None) -> float:
@@ -447,7 +450,7 @@ class VisitController:
 
     def _is_provisioning(self, guest: Guest) -> bool:
         """Whether a guest cluster is new, and no status tells of an answer or a fault of it."""
-        was_tried = any(each.reachable is not None for each in self.guests.cache.guest_statuses(guest.id))
+        was_tried = any(each.reachable is not None for each in self.guests.inventory.guest_statuses(guest.id))
         return self._age_seconds(guest) < PROVISIONING_SECONDS and not was_tried
 
     def _are_machines_due(self, state: GuestState, guest: Guest) -> bool:
@@ -456,7 +459,7 @@ class VisitController:
         And as long as a quarantine waits for that.
         """
         is_over = loop_time() - state.visits.machines_read_at >= MACHINES_SECONDS
-        return is_over or self._is_young(guest) or any(self.quarantine.find_quarantined(guest.id))
+        return is_over or self._is_young(guest) or bool(self.guests.inventory.find_quarantined(guest.id))
 
     def _is_young(self, guest: Guest) -> bool:
         return self._age_seconds(guest) < MACHINES_SECONDS

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
+from fipop.addresses.guests import GuestObservation
 from fipop.backoff import Backoff
 from fipop.boundary import loop_time
 from fipop.errors import FipopError
-from fipop.guests.conditions import GuestObservation
 from fipop.helm.charts import Target
 from fipop.helm.releases import Owner, Release
 from fipop.helm.workloads import Workload
@@ -60,8 +59,6 @@ class VisitRecord:
     """When nodes and Deployments were read last."""
     bare_since: float | None = None
     """Since when the guest cluster has no floating IP; None if it has one."""
-    unread_since: datetime | None = None
-    """When a visit could first not read it; None if the last one could."""
     _chosen: tuple[object, tuple[Target, Target | None]] | None = None
     """The targets of this guest cluster, and what they were chosen from."""
 

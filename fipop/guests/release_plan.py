@@ -9,6 +9,7 @@ from enum import StrEnum
 from fipop.deadlines import FOREIGN_LEASE_SECONDS, HELM_DEADLINE_SECONDS, OTHER_HELM_SECONDS
 from fipop.helm.charts import Target
 from fipop.helm.releases import Owner, Release, Status
+from fipop.rollout.plan import Wish
 
 GRACE_SECONDS = HELM_DEADLINE_SECONDS + FOREIGN_LEASE_SECONDS
 """How long after its start a helm process of fipop can be alive, also one of a former leader."""
@@ -16,38 +17,6 @@ SOON_SECONDS = 2.0
 """When the next visit checks what is about to happen."""
 REPAIR_SECONDS = 60.0
 """How old a release without workloads is before it is upgraded again: they can still come."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the releases of a guest cluster should be now."""
-
-    target: Target | None = None
-    """The charts and values; None: nothing is installed or changed."""
-    may_change: bool = False
-    """Whether what runs can be changed now: upgraded to the target, rolled back, or removed."""
-    leaves: Target | None = None
-    """A target that failed here, with no other one to go back to. What it made goes back to the newest revision that
-    it did not make, or is removed if it made the first one."""
-    keeps_first: bool = False
-    """Whether a first revision for that target stays: the target was completed since, so none is left to go back to."""
-    awaited: Target | None = None
-    """What the options ask for; None if that is not known."""
-    remove: bool = False
-    reason: str = ""
-    """That of the condition of a release that differs and stays as it is."""
-    has_failed: bool = False
-    """Whether a rollout failed here, so that what is missing does not wait for its turn."""
-
-    @property
-    def compare(self) -> tuple[Target, ...]:
-        """The targets that a release of kube-fip-operator is compared with when it is taken over."""
-        return tuple(each for each in (self.target, self.awaited) if each is not None)
-
-    def reason_of(self, release: Release) -> str:
-        """Return the reason for one release: one that is missing differs from nothing, it waits for its turn."""
-        waits = self.reason == "Drift" and release.is_missing and not self.has_failed
-        return "RolloutPending" if waits else self.reason
 
 
 class Verb(StrEnum):

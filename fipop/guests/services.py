@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from fipop.addresses.claims import read_addresses
 from fipop.addresses.request import Request, read_request
 from fipop.api import names
-from fipop.api.conditions import ConditionType, Verdict
+from fipop.api.conditions import ConditionType, Finding, Verdict
 from fipop.api.objects import EPOCH, FloatingIP, PerGuest
-from fipop.guests.conditions import Finding
 from fipop.guests.service_uses import ServiceUse
 from fipop.ipam.addresses import Address, Family
 

@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from fipop.errors import ApiError, FipopError, ForbiddenError
-from fipop.guests.errors import ChartError, HelmError, HelmFailure
 from fipop.helm.charts import Chart
 from fipop.helm.command import Helm
+from fipop.helm.errors import ChartError, HelmError, HelmFailure
 from fipop.helm.process import write_private
 from fipop.jsons import Json, as_mapping, as_text
 from fipop.kube.client import KubeClient

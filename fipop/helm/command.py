@@ -21,7 +21,7 @@ import pyhelm3
 from fipop.boundary import Finished, HelmProcess
 from fipop.deadlines import HELM_DEADLINE_SECONDS
 from fipop.errors import UnavailableError
-from fipop.guests.errors import HelmError, HelmFailure
+from fipop.helm.errors import HelmError, HelmFailure
 from fipop.helm.process import APPLY_IN_CLIENT, STDERR_BYTES
 from fipop.helm.proxy import HelmTarget, RefusedAnswerError
 from fipop.kube.client import CUT

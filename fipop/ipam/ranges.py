@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -12,7 +12,6 @@ from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.pool import Pool
-from fipop.ipam.walk import Walk
 
 MOST_NAMED = 5
 """How many older ranges, or parts of a pool, a message names."""
@@ -44,22 +43,18 @@ class RangeTable:
     def __init__(self) -> None:
         self._ranges: dict[str, Range] = {}
         self._assigned: dict[str, AddressSet] = {}
-        self._walks: dict[tuple[str, Family], Walk] = {}
+        self._searches: dict[tuple[str, Family], _Search] = {}
         self._all: AddressSet | None = None
 
     def enter(self, new: Range) -> None:
         """Add a range, or change the range of that name."""
         self._ranges[new.name] = new
-        self._assigned.clear()
-        self._all = None
-        self.rewind()
+        self._changed()
 
     def remove(self, name: str) -> None:
         """Forget a range."""
         if self._ranges.pop(name, None) is not None:
-            self._assigned.clear()
-            self._all = None
-            self.rewind()
+            self._changed()
 
     def get(self, name: str) -> Range | None:
         """Return a range."""
@@ -113,21 +108,24 @@ class RangeTable:
             reason=reason,
         )
 
-    def next_free(self, name: str, family: Family, is_used: Callable[[Address], bool]) -> Address | IpamError:
-        """Return the first address of a range, in its order, that is not used; or why there is none.
+    def next_free(
+        self, name: str, family: Family, in_use: Container[Address], freed: int
+    ) -> Address | IpamError:
+        """Return the first address of a range, in its order, that is not in use; or why there is none.
 
-        The walk goes on where the last one ended; `rewind` has it begin again.
+        The search goes on where the last one ended, as long as `freed`, which counts the addresses of any space that
+        ceased to be in use, is the same.
         """
         found = self._ranges[name]
         if found.draining:
             return errors.RangeDrainingError(range_name=name)
-        walk = self._walks.get((name, family))
-        if walk is None:
+        search = self._searches.get((name, family))
+        if search is None or search.freed != freed:
             addresses = self.assigned(name).of(family).addresses(descending=found.descending)
-            walk = self._walks[name, family] = Walk(addresses)
-        value = walk.find(lambda value: not is_used(Address(family, value)))
-        if value is not None:
-            return Address(family, value)
+            search = self._searches[name, family] = _Search(family, addresses, freed)
+        address = search.find(in_use)
+        if address is not None:
+            return address
         lack = self.describe_lack(name, family)
         if family in found.pool.families:
             return errors.RangeFullError(range_name=name, family=family.label, lack=lack)
@@ -151,9 +149,25 @@ class RangeTable:
             "Correct spec.iprange, or see skipEndIPs and avoidBuggyIPs"
         )
 
-    def rewind(self) -> None:
-        """Look at all addresses again: one may be free that was in use."""
-        self._walks.clear()
+    def _changed(self) -> None:
+        self._assigned.clear()
+        self._searches.clear()
+        self._all = None
+
+
+class _Search:
+    """Goes once over the addresses of a range, without a list of them."""
+
+    def __init__(self, family: Family, values: Iterator[int], freed: int) -> None:
+        self.freed = freed
+        self._addresses = (Address(family, value) for value in values)
+        self._next = next(self._addresses, None)
+
+    def find(self, in_use: Container[Address]) -> Address | None:
+        """Return the next address that is not in use, and stay there; None if there is none."""
+        while self._next is not None and self._next in in_use:
+            self._next = next(self._addresses, None)
+        return self._next
 
 
 def _overlap(one: Range, other: Range) -> bool:

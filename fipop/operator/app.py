@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from fipop.addresses.stores import WATCHED, ClusterCache
+from fipop.addresses.inventory import Inventory
+from fipop.addresses.stores import WATCHED
 from fipop.api import names
 from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watch, end_process
 from fipop.guests.clients import GuestClients
@@ -158,16 +159,16 @@ class Operator:
             rate=lambda: self._configuration.settings.guest_requests_per_second,
             observe_request=partial(self._note_request, "guest"),
         )
-        self._cache = ClusterCache()
+        self._inventory = Inventory()
         self._relister = Relister(
-            [self._cache.build_informer(self._client, resource) for resource in WATCHED],
+            [self._inventory.build_informer(self._client, resource) for resource in WATCHED],
             random=world.random,
             every_seconds=options.resync_seconds,
         )
         self._predecessor = Predecessor(self._client)
         self._manager = Manager(
             client=self._client.for_leader(self._leads_for),
-            cache=self._cache,
+            inventory=self._inventory,
             events=self._events,
             configuration=self._configuration,
             leads_for=self._leads_for,
@@ -241,7 +242,7 @@ class Operator:
     async def _watch(self) -> None:
         """Watch after the first lists: they are here long before those of the watch, which may not be served yet."""
         await self._relister.loaded.wait()
-        informers = {each: self._cache.build_informer(self._client, each) for each in WATCHED}
+        informers = {each: self._inventory.build_informer(self._client, each) for each in WATCHED}
         await self._world.watch({resource: each.take for resource, each in informers.items()})
 
     async def _lead(self) -> None:
@@ -286,7 +287,7 @@ class Operator:
             predecessor_runs=bool(self._predecessor.runs),
             last_answer=None if since_read is None else self._world.clock.now().timestamp() - since_read,
         )
-        return read_fleet(process, self._cache, self._manager if self._manager.is_working else None)
+        return read_fleet(process, self._inventory, self._manager if self._manager.is_working else None)
 
     def _note_request(self, target: str, record: RequestRecord) -> None:
         counters.observe_api_request(target, record.verb, record.status, record.duration_seconds)

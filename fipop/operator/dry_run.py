@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from fipop.addresses.decision import World, decide
-from fipop.addresses.gate import Gate
+from fipop.addresses.decision import DecisionView, decide
+from fipop.addresses.in_use import Carrier, InUseAddresses, build_parts
+from fipop.addresses.inventory import Inventory
 from fipop.addresses.range_selection import choose_for_guest
 from fipop.addresses.reconciler import build_spec_patch
 from fipop.addresses.reports import Source
 from fipop.addresses.reservations import build_held, build_quarantined
 from fipop.addresses.status import StatusBuilder
-from fipop.addresses.stores import WATCHED, ClusterCache
+from fipop.addresses.stores import WATCHED
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
 from fipop.guests.directory import GuestDirectory
 from fipop.guests.discovery import build_floating_ip, needs_floating_ip
-from fipop.guests.in_use import SERVICE, Carrier, InUseAddresses, build_parts
+from fipop.guests.in_use import SERVICE
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
@@ -38,21 +39,15 @@ class DryRun:
         self._creates = creates
         self._has_reservations = ours_since is not None
         self._versions = itertools.count(1 << 53)
-        self.cache = ClusterCache()
-        self._guests = GuestDirectory(cache=self.cache, client=client)
-        self._gate = Gate(could_serve=self._guests.could_serve)
+        self.cache = Inventory()
+        self._guests = GuestDirectory(inventory=self.cache, client=client)
         since = ours_since or client.server_now() + timedelta(seconds=1)
-        self._world = World(
-            cache=self.cache,
-            guests=self._guests,
-            gate=self._gate,
-            ours_since=lambda: since,
-        )
-        self._statuses = StatusBuilder(cache=self.cache, guests=self._guests, now=client.server_now)
+        self._view = DecisionView(inventory=self.cache, ours_since=since)
+        self._statuses = StatusBuilder(inventory=self.cache, guests=self._guests, now=client.server_now)
 
     async def run(
         self, carried: Mapping[str, Iterable[Address]], progress: Callable[[str], None] = lambda _step: None
-    ) -> ClusterCache:
+    ) -> Inventory:
         """Decide as at a start, and return the cache of then; `carried` are the addresses that guest clusters use.
 
         Raises ApiError if the objects cannot be read.
@@ -65,12 +60,11 @@ class DryRun:
             await self._guests.discover(each.cluster_name)
         for guest_id, addresses in carried.items():
             found = InUseAddresses(build_parts(Carrier(kind=SERVICE, namespace="?", name="?"), addresses))
-            self.cache.ledger.reports.take(guest_id, Source.OBJECTS, self._client.server_now(), found)
+            self.cache.reports.take(guest_id, Source.OBJECTS, self._client.server_now(), found)
         progress("Deciding on the floating IPs")
-        self._decide_all()  # as long as the gate is closed: what exists keeps what it has
-        self._gate.wait_for(())
+        self._decide_all(assigns=False)  # as long as the gate is closed: what exists keeps what it has
         for guest in self._guests.all():
-            is_without = self._guests.is_resolved(guest.id) and needs_floating_ip(self.cache, guest)
+            is_without = self.cache.is_resolved(guest.id) and needs_floating_ip(self.cache, guest)
             if self._creates and is_without and choose_for_guest(self.cache, guest):
                 self._suppose(FLOATING_IPS, read_object(FloatingIP, build_floating_ip(guest)))
         for _ in range(MAX_ROUNDS):
@@ -78,17 +72,21 @@ class DryRun:
                 break
         return self.cache
 
-    def _decide_all(self) -> bool:
+    def _decide_all(self, *, assigns: bool = True) -> bool:
         """Apply the decisions on all floating IPs, the oldest first; return whether one changed something."""
         before = next(self._versions)
         for each in self.cache.floating_ips_by_age():
-            self._apply(each)
+            self._apply(each, assigns=assigns)
         return next(self._versions) > before + 1
 
-    def _apply(self, floating_ip: FloatingIP) -> None:
-        decision, now = decide(self._world, floating_ip), self._client.server_now()
+    def _apply(self, floating_ip: FloatingIP, *, assigns: bool) -> None:
+        decision, now = decide(self._view, floating_ip), self._client.server_now()
+        if not assigns and (decision.new_ranges or decision.blockers):
+            decision = decision.keep()
+        elif decision.blockers and self._guests.is_pending(floating_ip.namespace):
+            decision = replace(decision, is_final=False)
         for claim in (*decision.had, *decision.holds):
-            known = self.cache.ledger.reservation(claim.space, claim.address)
+            known = self.cache.reservation(claim.space, claim.address)
             if (wanted := build_held(known, claim, now)) != known:
                 self._suppose(FLOATING_IP_RESERVATIONS, wanted)
         if not decision.is_final:

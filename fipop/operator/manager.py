@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from random import Random
 from typing import Any
 
-from fipop.addresses.decision import World
-from fipop.addresses.gate import Gate
-from fipop.addresses.inventory import BY_NAMED
+from fipop.addresses.gate import Gate, GateEvent
+from fipop.addresses.inventory import Inventory
 from fipop.addresses.quarantine import QuarantineReconciler, request_reservation
 from fipop.addresses.ranges import RangeReconciler, request_count
-from fipop.addresses.reconciler import FloatingIPReconciler
+from fipop.addresses.reconciler import FloatingIPReconciler, request_users
+from fipop.addresses.reports import News
 from fipop.addresses.reservations import ReservationStore
 from fipop.addresses.status import StatusBuilder
-from fipop.addresses.stores import ClusterCache
 from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
@@ -34,7 +33,6 @@ from fipop.guests.permits import WritePermits
 from fipop.guests.reconciler import VisitController
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm
-from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import (
@@ -44,8 +42,6 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.metrics.counters import forget_guest
-from fipop.rancher.matching import Guest
 from fipop.rollout.controller import RolloutController
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import (
@@ -79,7 +75,7 @@ class Manager:
         self,
         *,
         client: KubeClient,
-        cache: ClusterCache,
+        inventory: Inventory,
         events: EventRecorder,
         configuration: Configuration,
         leads_for: Callable[[float], bool],
@@ -95,20 +91,14 @@ class Manager:
         self._configuration = configuration
         self._client = client
         self._events = events
-        self.cache = cache
+        self.inventory = inventory
         self.queues = queues
         self._began: datetime | None = None
+        self._is_working = False
+        inventory.subscribe(self._changed)
 
-        self.guests = guests = GuestDirectory(
-            cache=cache,
-            client=client,
-            on_drop=lambda guest: forget_guest(guest.cluster_name),
-        )
-        self.gate = Gate(
-            could_serve=guests.could_serve,
-            opened=self._gate_opened,
-            released=lambda: queues.add(request_waiting()),
-        )
+        self.guests = guests = GuestDirectory(inventory=inventory, client=client)
+        self.gate = Gate(inventory=inventory)
         self.rollout = RolloutController(
             client=client,
             namespace=namespace,
@@ -119,27 +109,24 @@ class Manager:
             look=lambda *targets: find_members(guests, configuration.settings, *targets),
         )
 
-        self.reservations = ReservationStore(client=client, cache=cache, guests=guests)
+        self.reservations = ReservationStore(client=client, inventory=inventory)
         self.floating_ips = FloatingIPReconciler(
             client=client,
-            world=World(
-                cache=cache,
-                guests=guests,
-                gate=self.gate,
-                ours_since=ours_since,
-            ),
+            inventory=inventory,
+            guests=guests,
+            gate=self.gate,
+            ours_since=ours_since,
             reservations=self.reservations,
-            statuses=StatusBuilder(cache=cache, guests=guests, now=client.server_now),
+            statuses=StatusBuilder(inventory=inventory, guests=guests, now=client.server_now),
             queues=queues,
             events=events,
         )
         self.quarantine = QuarantineReconciler(
-            client=client, cache=cache, reservations=self.reservations, guests=guests, queues=queues
+            client=client, inventory=inventory, reservations=self.reservations, guests=guests, queues=queues
         )
         self.ranges = RangeReconciler(
             client=client,
-            cache=cache,
-            guests=guests,
+            inventory=inventory,
             queues=queues,
             events=events,
             is_gate_open=lambda: self.gate.is_open,
@@ -157,7 +144,6 @@ class Manager:
             queues=queues,
             rollout=self.rollout,
             gate=self.gate,
-            quarantine=self.quarantine,
             random=random,
         )
         self.demand = DemandController(
@@ -180,7 +166,7 @@ class Manager:
             gate=self.gate,
         )
         self.discovery = GuestReconciler(
-            guests=guests, events=events, configuration=configuration, learned=self._guest_learned
+            guests=guests, events=events, configuration=configuration, queues=queues
         )
         self.controllers: tuple[Controller, ...] = (
             self.ranges,
@@ -206,7 +192,7 @@ class Manager:
                 self.queues.objects.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
                 self.queues.visits.run(self.reconcile, concurrency=visits),
                 self.queues.installs.run(self.reconcile, concurrency=installs),
-                self.gate.run(),
+                self._follow_gate(),
                 self.rollout.run(),
             )
             tasks = [asyncio.create_task(part) for part in parts]
@@ -228,18 +214,17 @@ class Manager:
     def begin(self) -> None:
         """Take changes from now on."""
         self._began = self._client.server_now()
-        self.cache.ledger.reports.changed = self._users_changed
-        self.cache.ledger.recall_reports(self.cache.ranges.all(), self.guests.exists)
-        self.cache.listener = self.changed
+        self.inventory.recall_reports(self.inventory.exists)
+        self._is_working = True
 
     def enqueue_all(self) -> None:
         """Enqueue everything, and a visit of each guest cluster; nothing new is assigned before these are over."""
-        cache = self.cache
+        inventory = self.inventory
         self.queues.add(
-            request_count(0.0), request_waiting(), *map(request_reservation, cache.reservations.all())
+            request_count(0.0), request_waiting(), *map(request_reservation, inventory.reservations.all())
         )
-        self.queues.add(*map(request_floating_ip, cache.floating_ips_by_age()))
-        guest_ids = {each.cluster_name for each in self.cache.clusters.all() if each.cluster_name}
+        self.queues.add(*map(request_floating_ip, inventory.floating_ips_by_age()))
+        guest_ids = {each.cluster_name for each in self.inventory.clusters.all() if each.cluster_name}
         self.gate.wait_for(filter(self.guests.is_readable, guest_ids))
         for guest_id in sorted(guest_ids):
             self.queues.add(request_visit(guest_id), request_guest(guest_id))
@@ -247,7 +232,7 @@ class Manager:
 
     def end(self) -> None:
         """Cause no more work."""
-        self.cache.listener = None
+        self._is_working = False
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
         """Reconcile the object of a key, or visit its guest cluster; what the API server refuses is reported there."""
@@ -265,11 +250,11 @@ class Manager:
         resource = PROVISIONING_CLUSTERS
         match key.kind:
             case Kind.FLOATING_IP:
-                resource, found = FLOATING_IPS, self.cache.floating_ips.get(key.namespace, key.name)
+                resource, found = FLOATING_IPS, self.inventory.floating_ips.get(key.namespace, key.name)
             case Kind.RESERVATION:
-                resource, found = FLOATING_IP_RESERVATIONS, self.cache.reservations.get("", key.name)
+                resource, found = FLOATING_IP_RESERVATIONS, self.inventory.reservations.get("", key.name)
             case Kind.GUEST | Kind.SERVICES:
-                found = next(iter(self.cache.guest_clusters(key.name)), None)
+                found = next(iter(self.inventory.guest_clusters(key.name)), None)
         return reference_to(resource, found.metadata) if found is not None else None
 
     async def _reconcile(self, key: Key) -> RetryAfter | None:
@@ -308,14 +293,17 @@ class Manager:
 
     # What happens
 
-    def changed(self, resource: Resource, change: Change[Any]) -> None:
+    def _changed(self, resource: Resource, change: Change[Any], news: News) -> None:
         """Forget what is gone, and enqueue what the controllers have to reconcile."""
+        if not self._is_working:
+            return
+        self.queues.add(*request_users(self.inventory, news))
         old = change.old
         if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and old is not None:
             guest_id = old.name if resource == MANAGEMENT_CLUSTERS else old.cluster_name
             # Its own reconciliation is too late: the guest may be back by then, and would count as visited.
-            if not self.guests.exists(guest_id):
-                self.guests.drop(guest_id)
+            if not self.guests.inventory.exists(guest_id):
+                self.queues.add(*request_users(self.inventory, self.guests.drop(guest_id)))
                 self.gate.forget(guest_id)
         event = Event(resource, change, self.discovery.find_changed(resource, change))
         for guest_id in event.guest_ids:
@@ -329,7 +317,7 @@ class Manager:
             self.gate.note_gone(guest_id)
             return
         began = self._began
-        clusters = self.cache.guest_clusters(guest_id)
+        clusters = self.inventory.guest_clusters(guest_id)
         can_have_services = began is None or any(
             each.is_imported or each.created < began for each in clusters
         )
@@ -338,25 +326,13 @@ class Manager:
         if self.gate.waits_for(guest_id):
             self.queues.add(request_visit(guest_id))
 
-    def _users_changed(self, guest_id: str, addresses: Iterable[Address]) -> None:
-        """Look again at the floating IPs whose addresses another guest cluster began or ceased to use."""
-        for address in addresses:
-            for each in self.cache.floating_ips.by_index(BY_NAMED, address):
-                if each.namespace != guest_id:
-                    self.queues.add(request_floating_ip(each), request_visit(each.namespace))
-        self.queues.add(request_waiting())
-
-    def _gate_opened(self) -> None:
-        """Continue what waited for the visits of all guest clusters."""
-        self.floating_ips.request_all_waiting()
-        for each in self.cache.clusters.all():
-            if each.cluster_name:
-                self.queues.add(request_routine_visit(each.cluster_name))
-
-    def _guest_learned(self, guest: Guest) -> None:
-        self.cache.ledger.ranges.rewind()  # other ranges could serve it
-        self._request_floating_ips(guest.id)
-        self.queues.add(request_visit(guest.id), request_waiting())
-
-    def _request_floating_ips(self, guest_id: str) -> None:
-        self.queues.add(*map(request_floating_ip, self.cache.floating_ips_of(guest_id)))
+    async def _follow_gate(self) -> None:
+        """Continue what waited for the readings of guest clusters."""
+        async for event in self.gate.events():
+            if event is GateEvent.RELEASED:
+                self.queues.add(request_waiting())
+                continue
+            self.floating_ips.request_all_waiting()
+            for each in self.inventory.clusters.all():
+                if each.cluster_name:
+                    self.queues.add(request_routine_visit(each.cluster_name))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from fipop.addresses.inventory import Inventory
 from fipop.addresses.status import find_conflict
-from fipop.addresses.stores import ClusterCache
 from fipop.api.conditions import ConditionType, Verdict, find_condition
 from fipop.api.objects import Capacity, FloatingIP, FloatingIPRange
 from fipop.guests.directory import GuestState
@@ -50,7 +50,7 @@ class Fleet:
     rollout_blocked: bool = False
 
 
-def read_fleet(fleet: Fleet, cache: ClusterCache, manager: Manager | None) -> Fleet:
+def read_fleet(fleet: Fleet, cache: Inventory, manager: Manager | None) -> Fleet:
     """Add what the stores and records have; nothing is counted up or down, so nothing can drift.
 
     A standby, without a manager, knows the ranges and nothing of the guest clusters.
@@ -65,9 +65,9 @@ def read_fleet(fleet: Fleet, cache: ClusterCache, manager: Manager | None) -> Fl
         fleet,
         floating_ips=floating_ips,
         guests=[
-            (each.guest, each)
-            for name, each in manager.guests.states()
-            if each.guest is not None and not manager.guests.is_leaving(name)
+            (guest, manager.guests.state(guest.id))
+            for guest in manager.guests.all()
+            if not cache.is_leaving(guest.id)
         ],
         without_address=len(
             opted_in - {""} - {each.namespace for each in floating_ips if each.status.addresses}

@@ -78,8 +78,10 @@ class AddressReport:
 
 def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     """Report what one address of a space is."""
-    ledger = snapshot.cache.ledger
-    named_by, reservation = ledger.named_by(space, address), ledger.reservation(space, address)
+    named_by, reservation = (
+        snapshot.cache.named_by(space, address),
+        snapshot.cache.reservation(space, address),
+    )
     if reservation is not None:
         found = _classify_reserved(snapshot, reservation, named_by, address)
     elif named_by:
@@ -133,9 +135,8 @@ def report_address(snapshot: Snapshot, address: Address) -> tuple[AddressReport,
 def report_holdings(snapshot: Snapshot, namespaces: Collection[str]) -> tuple[AddressReport, ...]:
     """Report once every address that floating IPs of guest clusters have, had or ask for, and what else these use."""
     found: set[tuple[str, Address]] = set()
-    ledger = snapshot.cache.ledger
-    for read in ledger.ranges.all():
-        reported = ledger.find_reported(read.name).items()
+    for read in snapshot.cache.pools.all():
+        reported = snapshot.cache.find_reported(read.name).items()
         found |= {(read.space, one) for one, users in reported if not users.isdisjoint(namespaces)}
     for each in snapshot.cache.reservations.all():
         address = read_address(each.spec.address)
@@ -150,7 +151,7 @@ def report_holdings(snapshot: Snapshot, namespaces: Collection[str]) -> tuple[Ad
 
 def report_all(snapshot: Snapshot, range_name: str = "") -> Iterator[AddressReport]:
     """Report every address in use, by space and address; of one range or of all."""
-    for use in sorted(snapshot.cache.ledger.uses()):
+    for use in sorted(snapshot.cache.uses()):
         report = classify(snapshot, use.space, use.address)
         if range_name in ("", report.range):
             yield report
@@ -164,8 +165,10 @@ def describe_services(found: AddressReport) -> str:
 
 def find_having(snapshot: Snapshot, space: str, address: Address) -> set[OwnerKey]:
     """Return the floating IPs that have an address, by a reservation or by their status."""
-    ledger = snapshot.cache.ledger
-    named_by, reservation = ledger.named_by(space, address), ledger.reservation(space, address)
+    named_by, reservation = (
+        snapshot.cache.named_by(space, address),
+        snapshot.cache.reservation(space, address),
+    )
     found = {each.key for each in named_by if names_address(each, space, address)}
     return found | {reservation.spec.owner.key} if reservation is not None and reservation.is_held else found
 
@@ -240,7 +243,7 @@ def build_log_query(snapshot: Snapshot, asked: str) -> str:
 def _classify_reserved(
     snapshot: Snapshot, found: FloatingIPReservation, named_by: list[FloatingIP], address: Address
 ) -> AddressReport:
-    spec, ranges, is_known = found.spec, snapshot.cache.ledger.ranges, snapshot.is_read(Kind.RANGES)
+    spec, ranges, is_known = found.spec, snapshot.cache.pools, snapshot.is_read(Kind.RANGES)
     read, has_range = ranges.get(spec.range), snapshot.cache.ranges.get("", spec.range) is not None
     is_assigned = read is not None and read.space == spec.space and address in ranges.assigned(spec.range)
     owner, *past = owners_of(found)
@@ -283,15 +286,14 @@ def _classify_named(
 
 def _classify_unowned(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     """Report an address that no floating IP has: of the range that assigns it, else of the oldest that has it."""
-    ledger = snapshot.cache.ledger
     state, range_name, remark, users = AddressState.UNKNOWN, "", "in no range", set[str]()
-    by_age = [each for each in ledger.ranges.all() if each.space == space]
+    by_age = [each for each in snapshot.cache.pools.all() if each.space == space]
     if not (snapshot.is_counted and snapshot.is_read(Kind.RANGES)):
         by_age = []
         remark = "its state is not known: not all objects could be read"
     for found in by_age:
-        refusal = ledger.ranges.refusal(found.name, address)
-        users = ledger.find_reported(found.name).get(address, set())
+        refusal = snapshot.cache.pools.refusal(found.name, address)
+        users = snapshot.cache.find_reported(found.name).get(address, set())
         if users:
             state, range_name = AddressState.REPORTED, found.name
             remark = "used in a guest cluster, and no FloatingIP has it"
@@ -342,10 +344,10 @@ class FreeReport:
 
 def report_free(snapshot: Snapshot, found: FloatingIPRange, family: Family | None, count: int) -> FreeReport:
     """Report the next `count` free addresses of a range; without a family, of IPv4 if the range has any."""
-    ledger, name = snapshot.cache.ledger, found.name
-    read, counted = ledger.ranges.get(name), ledger.count().get(name)
+    cache, name = snapshot.cache, found.name
+    read, counted = cache.pools.get(name), cache.count().get(name)
     chosen = family or min(read.pool.families if read is not None else (), default=Family.IPV4)
-    problem = str(ledger.problems.get(name, ""))
+    problem = str(cache.problems.get(name, ""))
     is_closed = found.spec.draining or found.is_deleting
     usage: Usage | None = Usage()
     other: dict[str, Usage] = {}
@@ -358,11 +360,11 @@ def report_free(snapshot: Snapshot, found: FloatingIPRange, family: Family | Non
             usages = {family: each._replace(free=0) for family, each in usages.items()}
         usage = usages.pop(chosen)
         other = {family.label: each for family, each in usages.items() if any(each)}
-        following = ledger.next_free(name, chosen)
+        following = cache.next_free(name, chosen)
         if isinstance(following, IpamError):
             problem = str(following)
         else:
-            addresses = tuple(islice(ledger.free_addresses(name, chosen), count))
+            addresses = tuple(islice(cache.free_addresses(name, chosen), count))
     return FreeReport(
         range=name,
         space=found.spec.address_space,
@@ -371,7 +373,7 @@ def report_free(snapshot: Snapshot, found: FloatingIPRange, family: Family | Non
         free=None if usage is None else usage.free,
         used=None if usage is None else usage.used,
         quarantined=None if usage is None else usage.quarantined,
-        withheld=_count_withheld(read, ledger.ranges.assigned(name), chosen) if read is not None else {},
+        withheld=_count_withheld(read, cache.pools.assigned(name), chosen) if read is not None else {},
         other=other,
         problem=problem,
         unread=snapshot.unread,

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from fipop.addresses.claims import read_addresses
-from fipop.addresses.stores import ClusterCache
+from fipop.addresses.inventory import Inventory
 from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, format_address
@@ -116,7 +116,7 @@ class AdoptionReport:
 
 
 def report_adoption(
-    before: Snapshot, after: ClusterCache, asked: Sequence[GuestReport], *, asked_guests: bool
+    before: Snapshot, after: Inventory, asked: Sequence[GuestReport], *, asked_guests: bool
 ) -> AdoptionReport:
     """Compare what is with the cache of the dry run."""
     snapshot = replace(before, cache=after)
@@ -168,7 +168,7 @@ def _judge(
     if before is None:
         return AdoptionResult.CREATED
     if named and named <= held:
-        found = snapshot.cache.ledger.ranges.get(after.status.range or "")
+        found = snapshot.cache.pools.get(after.status.range or "")
         is_inside = found is not None and all(each in found.pool for each in held)
         return AdoptionResult.ADOPTED if is_inside else AdoptionResult.OUT_OF_RANGE
     if named:

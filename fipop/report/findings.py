@@ -329,7 +329,7 @@ def _judge_range(subject: Subject, each: RangeReport, remedy: str) -> Iterator[F
 
 
 def _judge_addresses(snapshot: Snapshot) -> Iterator[Finding]:
-    for use in sorted(each for each in snapshot.cache.ledger.uses() if each.is_held):
+    for use in sorted(each for each in snapshot.cache.uses() if each.is_held):
         having = sorted(find_having(snapshot, use.space, use.address))
         if len(having) > 1:
             text, owners = format_address(use.address), " and ".join("/".join(each) for each in having)

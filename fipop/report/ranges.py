@@ -55,12 +55,12 @@ class RangeReport:
 
 def report_ranges(snapshot: Snapshot) -> tuple[RangeReport, ...]:
     """Report all ranges, by name."""
-    usages = snapshot.cache.ledger.count()
+    usages = snapshot.cache.count()
     return tuple(_report(snapshot, each, usages.get(each.name)) for each in snapshot.cache.ranges.all())
 
 
 def _report(snapshot: Snapshot, found: FloatingIPRange, usage: RangeUsage | None) -> RangeReport:
-    read = snapshot.cache.ledger.ranges.get(found.name)
+    read = snapshot.cache.pools.get(found.name)
     is_rancher_read = snapshot.is_read(Kind.HARVESTERS)
     unknown = describe_unknown_harvester(snapshot.cache, found) if is_rancher_read else ""
     conditions = {each.type: each for each in build_conditions(snapshot.cache, found, usage, unknown)}
@@ -96,6 +96,6 @@ def _report(snapshot: Snapshot, found: FloatingIPRange, usage: RangeUsage | None
         reason=ready.reason,
         message=ready.message,
         conflict=conflict.message,
-        lack=snapshot.cache.ledger.ranges.describe_lack(found.name, fullest) if read is not None else "",
+        lack=snapshot.cache.pools.describe_lack(found.name, fullest) if read is not None else "",
         notes=find_ineffective(snapshot.cache, found, usage) if usage is not None else (),
     )

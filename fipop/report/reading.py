@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from fipop.addresses.stores import ClusterCache
+from fipop.addresses.inventory import Inventory
 from fipop.api import names
 from fipop.api.codec import parse_time
 from fipop.api.options import find_binary, read_texts
@@ -52,7 +52,7 @@ async def read_snapshot(client: KubeClient, *, namespace: str, about_operator: b
 
     Raises ApiError if the API server does not answer or refuses the credential, and NotManagementClusterError.
     """
-    reader, cache = SnapshotReader(client), ClusterCache()
+    reader, cache = SnapshotReader(client), Inventory(reads_guests=False)
     # A floating IP without a status is in the space of its range.
     await reader.fill(cache, Kind.RANGES, FLOATING_IP_RANGES)
     lists = [
@@ -67,8 +67,7 @@ async def read_snapshot(client: KubeClient, *, namespace: str, about_operator: b
     if reader.unknown >= {Kind.RANGES, Kind.CLUSTERS}:
         raise NotManagementClusterError("has neither Rancher nor fipop: is it the management cluster?")
     # What guest clusters use is known from the statuses of the ranges alone: it counts nowhere else.
-    cache.ledger.reports.could_serve = lambda _range, _guest_id: False
-    cache.ledger.recall_reports(cache.ranges.all(), lambda _guest_id: True)
+    cache.recall_reports(lambda _guest_id: True)
     installation = (
         await reader.read_installation(namespace) if about_operator else Installation(namespace=namespace)
     )
@@ -94,7 +93,7 @@ class SnapshotReader:
         """What the API server does not know."""
 
     async def fill(
-        self, cache: ClusterCache, what: str, resource: Resource, *, label_selector: str | None = None
+        self, cache: Inventory, what: str, resource: Resource, *, label_selector: str | None = None
     ) -> None:
         """Put all objects of a kind into the cache as their pages arrive; none is kept as it was served."""
         read = self._client.list(

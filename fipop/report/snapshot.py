@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from fipop.addresses.claims import read_addresses
-from fipop.addresses.stores import ClusterCache
+from fipop.addresses.inventory import Inventory
 from fipop.api import names
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, parse_addresses
@@ -132,7 +132,7 @@ class Snapshot:
     """A management cluster as it was read once; `now` is its API server's time."""
 
     now: datetime
-    cache: ClusterCache
+    cache: Inventory
     installation: Installation = field(
         default_factory=lambda: Installation(namespace=names.OPERATOR_NAMESPACE)
     )
@@ -169,7 +169,7 @@ class Snapshot:
 
     def space_of(self, found: FloatingIP) -> str:
         """Return the address space of what a floating IP has or names."""
-        return self.cache.ledger.space_of(found)
+        return self.cache.space_of(found)
 
     def requests_for(self, space: str, address: Address) -> list[FloatingIP]:
         """Return the floating IPs whose spec names an address, whether they hold it or not."""

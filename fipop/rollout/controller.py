@@ -11,9 +11,6 @@ from dataclasses import dataclass, field, replace
 from fipop.api import names
 from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError, NotFoundError
-from fipop.guests.errors import ChartError
-from fipop.guests.record import VisitRecord
-from fipop.guests.release_plan import Wish
 from fipop.helm.chart_store import Access, ChartStore
 from fipop.helm.charts import (
     Chart,
@@ -24,17 +21,18 @@ from fipop.helm.charts import (
     wanted_overrides,
     wanted_values,
 )
+from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
-from fipop.rancher.matching import Guest
 from fipop.rollout.plan import (
     Member,
     Phase,
     Policy,
     Progress,
     Rollout,
+    Wish,
     advance,
     begin,
     choose_wish,
@@ -121,17 +119,25 @@ class RolloutController:
         """Return whether a guest cluster has to succeed now, so that its pods matter."""
         return guest_id in self.progress.admitted
 
-    def wish(self, guest: Guest, record: VisitRecord, releases: tuple[Release, ...]) -> Wish:
-        """Return what the releases of a guest cluster should be, as they are seen now."""
+    def wish(
+        self,
+        guest_id: str,
+        choose: Callable[[Target, Target | None], tuple[Target, Target | None]],
+        releases: tuple[Release, ...],
+    ) -> Wish:
+        """Return what the releases of a guest cluster should be, as they are seen now.
+
+        `choose` returns the target and the stable one as they are for this guest cluster.
+        """
         unknown = self.configuration.settings.unknown_release_options
         if unknown or not self._is_loaded:
             return Wish(reason="OptionUnknown" if unknown else "RolloutUnreadable")
         if self.rollout is None:
             return Wish(reason="RolloutPending")
-        target, stable = record.choose_targets(guest.cluster, self.rollout.target, self.rollout.stable)
+        target, stable = choose(self.rollout.target, self.rollout.stable)
         own = replace(self.rollout, target=target, stable=stable)
-        member = self._members.get(guest.id, Member()).see(releases, target, stable)
-        wish = choose_wish(guest.id, member, own, self.progress, self._build_policy())
+        member = self._members.get(guest_id, Member()).see(releases, target, stable)
+        wish = choose_wish(guest_id, member, own, self.progress, self._build_policy())
         return replace(wish, awaited=target)
 
     def count_guests(self) -> Mapping[str, int]:

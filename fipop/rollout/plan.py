@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from fipop.guests.release_plan import Wish
 from fipop.helm.charts import Target
 from fipop.helm.releases import Release, Status
 from fipop.settings.values import Amount
@@ -174,6 +173,38 @@ class Member:
             is_unchanged=is_unchanged,
             entries=entries,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the releases of a guest cluster should be now."""
+
+    target: Target | None = None
+    """The charts and values; None: nothing is installed or changed."""
+    may_change: bool = False
+    """Whether what runs can be changed now: upgraded to the target, rolled back, or removed."""
+    leaves: Target | None = None
+    """A target that failed here, with no other one to go back to. What it made goes back to the newest revision that
+    it did not make, or is removed if it made the first one."""
+    keeps_first: bool = False
+    """Whether a first revision for that target stays: the target was completed since, so none is left to go back to."""
+    awaited: Target | None = None
+    """What the options ask for; None if that is not known."""
+    remove: bool = False
+    reason: str = ""
+    """That of the condition of a release that differs and stays as it is."""
+    has_failed: bool = False
+    """Whether a rollout failed here, so that what is missing does not wait for its turn."""
+
+    @property
+    def compare(self) -> tuple[Target, ...]:
+        """The targets that a release of kube-fip-operator is compared with when it is taken over."""
+        return tuple(each for each in (self.target, self.awaited) if each is not None)
+
+    def reason_of(self, release: Release) -> str:
+        """Return the reason for one release: one that is missing differs from nothing, it waits for its turn."""
+        waits = self.reason == "Drift" and release.is_missing and not self.has_failed
+        return "RolloutPending" if waits else self.reason
 
 
 class Standing(StrEnum):

@@ -8,7 +8,6 @@ from enum import StrEnum
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-from fipop.addresses.stores import is_waiting
 from fipop.api.objects import FloatingIP
 from fipop.backoff import Backoff
 from fipop.kube.resources import Resource
@@ -62,7 +61,7 @@ class Request(NamedTuple):
 
 def request_floating_ip(floating_ip: FloatingIP) -> Request:
     """Request a floating IP; one that has all that it asks for does not come before those that have not."""
-    priority = Priority.NORMAL if is_waiting(floating_ip) else Priority.BACKGROUND
+    priority = Priority.NORMAL if floating_ip.is_waiting else Priority.BACKGROUND
     return Request(Key(Kind.FLOATING_IP, *floating_ip.key), priority)
 
 

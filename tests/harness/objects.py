@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fipop.addresses.stores import ClusterCache
+from fipop.addresses.inventory import Inventory
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
 from fipop.ipam.addresses import Address, Family, address_key, explode_address, parse_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
@@ -99,8 +99,9 @@ def cache_of(
     ranges: list[Json] | None = None,
     floating_ips: list[Json] | None = None,
     reservations: list[Json] | None = None,
-) -> ClusterCache:
-    cache = ClusterCache()
+    reads_guests: bool = True,
+) -> Inventory:
+    cache = Inventory(reads_guests=reads_guests)
     for each in ranges or []:
         cache.observe(FLOATING_IP_RANGES, each)
     for each in floating_ips or []:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
 
-from fipop.guests.release_plan import Wish
 from fipop.helm.charts import Chart, Role, Target
 from fipop.rollout.plan import (
     Member,
@@ -20,6 +19,7 @@ from fipop.rollout.plan import (
     Policy,
     Progress,
     Rollout,
+    Wish,
     advance,
     begin,
     choose_wish,

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("fipop", "localfleet", "crds", "tests/harness", "tests/operator")
 ACTS = 100
 """Of each life: a fault that needs two things at once shows late."""
-ADDRESSES = "fipop/operator/addresses"
+ADDRESSES = "fipop/addresses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ FAULTS = (
     Fault(
         "the-cache-alone-says-that-an-owner-is-gone",
         f"{ADDRESSES}/quarantine.py",
-        "if self.cache.floating_ips.get(*owner.key) is not None or await self._find_owner(reservation):",
-        "if self.cache.floating_ips.get(*owner.key) is not None:",
+        "if self.inventory.floating_ips.get(*owner.key) is not None or await self._find_owner(reservation):",
+        "if self.inventory.floating_ips.get(*owner.key) is not None:",
     ),
     Fault(
         "the-gate-is-always-open",

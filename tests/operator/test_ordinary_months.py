@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fipop.addresses.reports import Reports, Source
+from fipop.addresses.reports import Reports, Slots, Source
 from fipop.boundary import ApiRequest
 from fipop.guests.in_use import find_in_use
 from fipop.ipam.pool import Part, parse_pool
@@ -377,7 +377,10 @@ def test_the_pools_of_one_guest_cluster_take_little_time() -> None:
         "metadata": {"namespace": "d", "name": "kubevip"},
         "data": {"range-global": ",".join(pools)},
     }
-    found, reports = find_in_use([config_map], []), Reports(ranges=table)
+    found = find_in_use([config_map], [])
+    reports = Reports(
+        pools=table, slots=Slots(), find_own=lambda _guest_id: {}, could_serve=lambda _range, _guest_id: True
+    )
     began = time.process_time()
     reports.take("c-m-a", Source.OBJECTS, datetime.now(UTC), found)
     logging.disable(logging.NOTSET)

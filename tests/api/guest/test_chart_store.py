@@ -18,10 +18,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from fipop.guests.errors import ChartError
 from fipop.helm.chart_store import Access, ChartStore
 from fipop.helm.charts import Chart, Role
 from fipop.helm.command import Helm, empty_folder
+from fipop.helm.errors import ChartError
 from fipop.helm.process import LocalHelm, find_helm
 from fipop.kube.guests import GuestServers
 from localfleet.assets import ensure

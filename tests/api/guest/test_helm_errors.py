@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from fipop.guests.errors import HelmError, HelmFailure
 from fipop.helm.command import Helm, empty_folder
+from fipop.helm.errors import HelmError, HelmFailure
 from fipop.helm.process import LocalHelm, find_helm
 from fipop.helm.proxy import HelmTarget
 from fipop.kube.guests import GuestAccess, GuestServers

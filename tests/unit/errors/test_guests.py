@@ -2,7 +2,8 @@
 
 import pytest
 
-from fipop.guests.errors import ChartError, HelmError, HelmFailure, VisitTimeoutError
+from fipop.guests.errors import VisitTimeoutError
+from fipop.helm.errors import ChartError, HelmError, HelmFailure
 
 
 @pytest.mark.parametrize("failure", list(HelmFailure))

@@ -29,11 +29,12 @@ class Network:
     def __init__(self, *ranges: Range) -> None:
         self.table = RangeTable()
         self.used: set[Address] = set()
+        self.freed = 0
         for each in ranges:
             self.table.enter(each)
 
     def next(self, name: str = "lan", family: Family = V4) -> Address | IpamError:
-        return self.table.next_free(name, family, self.used.__contains__)
+        return self.table.next_free(name, family, self.used, self.freed)
 
     def claim(self, name: str = "lan", family: Family = V4) -> str:
         found = self.next(name, family)
@@ -49,7 +50,7 @@ class Network:
 
     def free(self, text: str) -> None:
         self.used.discard(parse_address(text))
-        self.table.rewind()
+        self.freed += 1
 
 
 def lan(

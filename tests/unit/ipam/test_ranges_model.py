@@ -31,6 +31,7 @@ class RangesMachine(RuleBasedStateMachine):
     @initialize()
     def make(self) -> None:
         self.table = RangeTable()
+        self.freed = 0
         self.naive = NaiveTable()
 
     @rule(
@@ -77,7 +78,8 @@ class RangesMachine(RuleBasedStateMachine):
         found, used = self.naive.ranges[name], self.naive.used
         for _ in range(many):
             expected = self.naive.next(name, family)
-            told = self.table.next_free(name, family, lambda each: (found.space, each) in used)
+            here = {address for space, address in used if space == found.space}
+            told = self.table.next_free(name, family, here, self.freed)
             if expected is None:
                 has_family = any(each.family is family for each in found.pool)
                 kind = RangeFullError if has_family else FamilyMissingError
@@ -95,7 +97,7 @@ class RangesMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def free(self, data: st.DataObject) -> None:
         self.naive.used.remove(data.draw(st.sampled_from(sorted(self.naive.used))))
-        self.table.rewind()
+        self.freed += 1
 
     @precondition(lambda self: self.naive.ranges)
     @rule(data=st.data(), address=st.sampled_from(UNIVERSE))

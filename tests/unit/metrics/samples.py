@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from fipop.addresses.guests import GuestObservation
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import Capacity, FloatingIPRange, Metadata, RangeSpec, RangeStatus, Usage
-from fipop.guests.conditions import GuestObservation
 from fipop.guests.demand_record import DemandRecord, DemandReport
 from fipop.guests.directory import GuestState
 from fipop.guests.record import VisitRecord

@@ -63,11 +63,10 @@ def snapshot(
     now: datetime = NOW,
     unread: tuple[Unread, ...] = (),
 ) -> Snapshot:
-    cache = cache_of(ranges=ranges, floating_ips=floating_ips, reservations=reservations)
+    cache = cache_of(ranges=ranges, floating_ips=floating_ips, reservations=reservations, reads_guests=False)
     for each in clusters or ():
         cache.observe(PROVISIONING_CLUSTERS, each)
-    cache.ledger.reports.could_serve = lambda _range, _guest_id: False
-    cache.ledger.recall_reports(cache.ranges.all(), lambda _guest_id: True)
+    cache.recall_reports(lambda _guest_id: True)
     for name in harvesters:
         cache.observe(MANAGEMENT_CLUSTERS, build_harvester(name))
     return Snapshot(now=now, cache=cache, installation=installation or healthy_installation(), unread=unread)

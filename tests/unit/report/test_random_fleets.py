@@ -326,13 +326,13 @@ def full_ranges(status: Any) -> set[str]:
 
 def assert_operator_agrees(world: World, told: dict[str, Any]) -> None:
     cache = cache_of(
+        reads_guests=False,
         ranges=[newer(each) for each in world.ranges],
         floating_ips=[newer(each) for each in world.floating_ips],
         reservations=[newer(each) for each in world.reservations],
     )
-    cache.ledger.reports.could_serve = lambda _range, _guest_id: False
-    cache.ledger.recall_reports(cache.ranges.all(), lambda _guest_id: True)
-    counted = cache.ledger.count()
+    cache.recall_reports(lambda _guest_id: True)
+    counted = cache.count()
     for name, each in told.items():
         found, whole = each["whole"], counted[name].whole
         shown = found["used"], found["free"], found["quarantined"], found["outOfRange"]

@@ -7,15 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fipop.addresses.in_use import InUseAddresses
 from fipop.api.names import ANNOTATION_APPLIED
-from fipop.guests.in_use import (
-    MAX_PARTS,
-    InUseAddresses,
-    TooManyAddressesError,
-    find_in_use,
-    find_machines,
-    parse_service,
-)
+from fipop.guests.in_use import MAX_PARTS, TooManyAddressesError, find_in_use, find_machines, parse_service
 from fipop.ipam.addresses import parse_address
 
 

@@ -3,7 +3,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fipop.addresses.stores import ClusterCache
+from fipop.addresses.inventory import Inventory
+from fipop.addresses.reports import News
 from fipop.guests.directory import GuestDirectory
 from fipop.kube.resources import (
     HARVESTER_CONFIGS,
@@ -65,13 +66,13 @@ class Forgetful(dict[Any, Any]):
         pass
 
 
-def _observe(cache: ClusterCache, resource: Resource, name: str, namespace: str = "", **parts: Any) -> None:
+def _observe(cache: Inventory, resource: Resource, name: str, namespace: str = "", **parts: Any) -> None:
     version = str(next(_versions))
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version}
     cache.observe(resource, {"metadata": metadata, **parts})
 
 
-def _connect(cache: ClusterCache, *, connected: bool) -> None:
+def _connect(cache: Inventory, *, connected: bool) -> None:
     conditions = [{"type": "Connected", "status": str(connected)}]
     status = {"conditions": conditions, "provider": "rke2"}
     _observe(cache, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
@@ -82,14 +83,14 @@ def _directory(spec: Mapping[str, Any], client: object | None = None) -> GuestDi
     _connect(cache, connected=True)
     _observe(cache, NAMESPACES, GUEST)
     _observe(cache, PROVISIONING_CLUSTERS, "demo", "fleet-default", spec=spec, status={"clusterName": GUEST})
-    return GuestDirectory(cache=cache, client=client or NothingToRead())  # type: ignore[arg-type]
+    return GuestDirectory(inventory=cache, client=client or NothingToRead())  # type: ignore[arg-type]
 
 
 async def test_a_guest_whose_network_cannot_be_found_out_is_known_for_passes() -> None:
     directory = _directory({"rkeConfig": {"machinePools": [POOL]}})
-    found = await directory.discover(GUEST)
+    found = (await directory.discover(GUEST))[0]
     assert isinstance(found, Waiting)
-    known = directory.known(GUEST)
+    known = directory.inventory.known(GUEST)
     assert known is not None
     assert known.connected
     assert [each.id for each in directory.all()] == [GUEST]
@@ -97,7 +98,7 @@ async def test_a_guest_whose_network_cannot_be_found_out_is_known_for_passes() -
 
 async def begin_slow_lookup(
     directory: GuestDirectory, client: HeldReads
-) -> tuple[asyncio.Task[Discovery | None], asyncio.Event]:
+) -> tuple[asyncio.Task[tuple[Discovery | None, News]], asyncio.Event]:
     """Begin a lookup whose first request is answered when the event is set."""
     answer = asyncio.Event()
     client.held.append(answer)
@@ -113,13 +114,13 @@ async def test_what_changed_while_a_slow_lookup_was_under_way_is_known_at_its_en
     client = HeldReads()
     directory = _directory(ON_HARVESTER, client)
     slow, answer = await begin_slow_lookup(directory, client)
-    _connect(directory.cache, connected=False)
-    quick = await directory.discover(GUEST)
+    _connect(directory.inventory, connected=False)
+    quick = (await directory.discover(GUEST))[0]
     assert isinstance(quick, Guest)
     assert not quick.connected
     answer.set()
-    assert await slow == quick
-    assert directory.known(GUEST) == quick
+    assert (await slow)[0] == quick
+    assert directory.inventory.known(GUEST) == quick
 
 
 async def test_a_lookup_that_changes_overtook_again_and_again_says_nothing() -> None:
@@ -127,21 +128,21 @@ async def test_a_lookup_that_changes_overtook_again_and_again_says_nothing() -> 
     client = HeldReads()
     directory = _directory(ON_HARVESTER, client)
     directory._reader._known = Forgetful()
-    before = await directory.discover(GUEST)
+    before = (await directory.discover(GUEST))[0]
     client.asked = 0
-    client.meanwhile = lambda number: _connect(directory.cache, connected=number % 2 == 0)
-    await directory.discover(GUEST)
+    client.meanwhile = lambda number: _connect(directory.inventory, connected=number % 2 == 0)
+    (await directory.discover(GUEST))[0]
     assert 1 < client.asked < 10
-    assert directory.known(GUEST) == before
+    assert directory.inventory.known(GUEST) == before
 
 
 async def test_a_guest_that_goes_while_its_links_are_looked_up_is_not_known_afterwards() -> None:
     client = HeldReads()
     directory = _directory(ON_HARVESTER, client)
-    (cluster,) = directory.cache.guest_clusters(GUEST)
-    client.meanwhile = lambda _number: directory.cache.forget(PROVISIONING_CLUSTERS, cluster)
-    assert await directory.discover(GUEST) is None
-    assert directory.known(GUEST) is None
+    (cluster,) = directory.inventory.guest_clusters(GUEST)
+    client.meanwhile = lambda _number: directory.inventory.forget(PROVISIONING_CLUSTERS, cluster)
+    assert (await directory.discover(GUEST))[0] is None
+    assert directory.inventory.known(GUEST) is None
 
 
 async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None:
@@ -151,33 +152,31 @@ async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None
     directory._reader._known = Forgetful()
     slow, answer = await begin_slow_lookup(directory, client)
     client.network = "default/vlan-2"
-    later = await directory.discover(GUEST)
+    later = (await directory.discover(GUEST))[0]
     answer.set()
     await slow
-    assert directory.known(GUEST) == later
+    assert directory.inventory.known(GUEST) == later
     assert isinstance(later, Guest)
     assert later.networks == ("default/vlan-2",)
 
 
 async def test_a_guest_cluster_that_is_none_any_more_is_dropped_and_counts_as_new_when_it_is_back() -> None:
     directory = _directory({"rkeConfig": {}})
-    dropped = list[Guest]()
-    directory.on_drop = dropped.append
-    found = await directory.discover(GUEST)
+    await directory.discover(GUEST)
     state = directory.state(GUEST)
     state.failed_lookups = 7
     status = {"provider": "harvester"}
-    _observe(directory.cache, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
-    assert isinstance(await directory.discover(GUEST), NotAGuest)
-    assert (directory.known(GUEST), dropped) == (None, [found])
+    _observe(directory.inventory, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
+    assert isinstance((await directory.discover(GUEST))[0], NotAGuest)
+    assert directory.inventory.known(GUEST) is None
     state.failed_lookups = 8
-    _connect(directory.cache, connected=True)
-    assert isinstance(await directory.discover(GUEST), Guest)
+    _connect(directory.inventory, connected=True)
+    assert isinstance((await directory.discover(GUEST))[0], Guest)
     assert directory.state(GUEST).failed_lookups == 0
 
 
 def test_nothing_is_kept_about_a_guest_cluster_that_does_not_exist() -> None:
-    directory = GuestDirectory(cache=cache_of(), client=NothingToRead())  # type: ignore[arg-type]
+    directory = GuestDirectory(inventory=cache_of(), client=NothingToRead())  # type: ignore[arg-type]
     directory.state(GUEST).failed_lookups = 7
     assert list(directory.states()) == []
     assert directory.state(GUEST).failed_lookups == 0

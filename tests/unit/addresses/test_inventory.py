@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from fipop.addresses.in_use import Carrier, InUseAddresses, build_parts
+from fipop.addresses.inventory import Inventory
 from fipop.addresses.reports import Source
-from fipop.addresses.stores import ClusterCache
-from fipop.guests.in_use import Carrier, InUseAddresses, build_parts
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.ranges import Usage
@@ -26,18 +26,18 @@ POOL = build_range("pool", "10.0.0.1-10.0.0.4")
 UNTIL = "2026-03-02T00:00:00Z"
 
 
-def following(cache: ClusterCache, name: str = "pool") -> str:
+def following(cache: Inventory, name: str = "pool") -> str:
     """Return the address that a range assigns next, or why there is none."""
-    found = cache.ledger.next_free(name, Family.IPV4)
+    found = cache.next_free(name, Family.IPV4)
     return str(found) if isinstance(found, Address) else type(found).__name__
 
 
-def usage(cache: ClusterCache, name: str = "pool") -> Usage:
-    return cache.ledger.count()[name].whole
+def usage(cache: Inventory, name: str = "pool") -> Usage:
+    return cache.count()[name].whole
 
 
-def listed(cache: ClusterCache, name: str = "pool") -> list[str]:
-    return [str(each) for each in cache.ledger.free_addresses(name, Family.IPV4)]
+def listed(cache: Inventory, name: str = "pool") -> list[str]:
+    return [str(each) for each in cache.free_addresses(name, Family.IPV4)]
 
 
 def edited(found: Json, iprange: str, generation: int) -> Json:
@@ -124,7 +124,7 @@ def test_what_an_older_range_assigns_counts_where_its_reservation_says() -> None
 def test_the_families_of_a_range_are_counted_apart() -> None:
     both = build_range("pool", "10.0.0.1-10.0.0.4,fd00::1-fd00::3")
     cache = cache_of(ranges=[both], reservations=[build_reservation("fd00::2")])
-    count = cache.ledger.count()["pool"]
+    count = cache.count()["pool"]
     assert (count.ipv4, count.ipv6) == (Usage(free=4), Usage(used=1, free=2))
     assert count.whole == Usage(used=1, free=6)
 
@@ -134,7 +134,7 @@ def test_an_address_is_free_as_soon_as_its_last_user_leaves() -> None:
     named: Json = build_floating_ip("web", status=held_by(["10.0.0.1"]))
     cache = cache_of(ranges=[POOL], reservations=[held], floating_ips=[named])
     assert following(cache) == "10.0.0.2"
-    found = cache.ledger.reservation("default", parse_address("10.0.0.1"))
+    found = cache.reservation("default", parse_address("10.0.0.1"))
     assert found is not None
     cache.forget(FLOATING_IP_RESERVATIONS, found)
     assert following(cache) == "10.0.0.2", "a status names it"
@@ -147,10 +147,10 @@ def test_an_address_is_free_as_soon_as_its_last_user_leaves() -> None:
 def test_a_range_that_cannot_be_read_says_why_and_is_not_counted() -> None:
     broken = build_range("broken", "10.0.0.9-10.0.0.1")
     cache = cache_of(ranges=[broken])
-    assert isinstance(cache.ledger.problems["broken"], IpamError)
-    assert cache.ledger.count() == {}
+    assert isinstance(cache.problems["broken"], IpamError)
+    assert cache.count() == {}
     cache.observe(FLOATING_IP_RANGES, edited(broken, "10.0.0.1", 2))
-    assert cache.ledger.problems == {}
+    assert cache.problems == {}
     assert usage(cache, "broken") == Usage(free=1)
 
 
@@ -158,7 +158,7 @@ def test_an_address_that_only_a_guest_cluster_uses_is_not_free_and_counts_as_qua
     cache = cache_of(ranges=[POOL, build_range("other", "10.0.1.1")])
     take_report(cache, "c-m-9", "10.0.0.1", "192.0.2.1")
     assert usage(cache) == Usage(quarantined=1, free=3)
-    assert cache.ledger.find_reported("pool") == {parse_address("10.0.0.1"): {"c-m-9"}}
+    assert cache.find_reported("pool") == {parse_address("10.0.0.1"): {"c-m-9"}}
     assert following(cache) == "10.0.0.2"
     take_report(cache, "c-m-9")
     assert following(cache) == "10.0.0.1"
@@ -172,7 +172,7 @@ def test_a_reported_address_that_is_reserved_or_named_counts_once() -> None:
     )
     take_report(cache, "c-m-9", "10.0.0.1", "10.0.0.2")
     assert usage(cache) == Usage(used=2, free=2)
-    assert cache.ledger.find_reported("pool") == {}
+    assert cache.find_reported("pool") == {}
 
 
 def test_the_statuses_of_ranges_say_what_the_last_leader_knew() -> None:
@@ -182,15 +182,15 @@ def test_the_statuses_of_ranges_say_what_the_last_leader_knew() -> None:
         {"address": "junk", "guest": "c-m-9"},
     ]
     pool = {**POOL, "status": {"reported": reported}}
-    cache = cache_of(ranges=[pool, build_range("lab", "10.0.0.1-10.0.0.4", addressSpace="lab")])
-    cache.ledger.reports.could_serve = lambda _range, _guest_id: False
-    cache.ledger.recall_reports(cache.ranges.all(), lambda guest_id: guest_id != "c-m-gone")
+    lab = build_range("lab", "10.0.0.1-10.0.0.4", addressSpace="lab")
+    cache = cache_of(ranges=[pool, lab], reads_guests=False)
+    cache.recall_reports(lambda guest_id: guest_id != "c-m-gone")
     assert usage(cache) == Usage(quarantined=1, free=3)
     assert usage(cache, "lab") == Usage(free=4)
 
 
-def take_report(cache: ClusterCache, guest_id: str, *addresses: str) -> None:
+def take_report(cache: Inventory, guest_id: str, *addresses: str) -> None:
     """Take in what a visit of a guest cluster found."""
     carrier = Carrier(kind="Service", namespace="shop", name="web")
     found = InUseAddresses(build_parts(carrier, map(parse_address, addresses)))
-    cache.ledger.reports.take(guest_id, Source.OBJECTS, NOW, found)
+    cache.reports.take(guest_id, Source.OBJECTS, NOW, found)

@@ -8,7 +8,6 @@ import pytest
 from fipop.api.conditions import Verdict
 from fipop.api.objects import ReleaseStatus
 from fipop.guests.conditions import judge_release
-from fipop.guests.errors import ChartError
 from fipop.guests.harvester import is_back, should_park
 from fipop.guests.release_plan import Step
 from fipop.helm.charts import (
@@ -20,6 +19,7 @@ from fipop.helm.charts import (
     render_target,
     same_values,
 )
+from fipop.helm.errors import ChartError
 from fipop.helm.releases import Owner, Release, Status, find_places, label_as_seen, read_release, take_over
 from fipop.helm.workloads import PARKED_LABEL, Workload, parse_daemon_set, parse_deployment
 from fipop.settings.options import DEFAULTS

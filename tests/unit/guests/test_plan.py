@@ -2,9 +2,10 @@
 
 import pytest
 
-from fipop.guests.release_plan import GRACE_SECONDS, Verb, Wish, plan_releases
+from fipop.guests.release_plan import GRACE_SECONDS, Verb, plan_releases
 from fipop.helm.charts import Role
 from fipop.helm.releases import Owner, Release, Status
+from fipop.rollout.plan import Wish
 from tests.harness.releases import OTHER, TARGET, installed, place
 
 TO_TARGET, TO_OTHER = Wish(target=TARGET, may_change=True), Wish(target=OTHER, may_change=True)

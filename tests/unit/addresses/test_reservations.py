@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from fipop.addresses.claims import Claim
+from fipop.addresses.in_use import Carrier, InUseAddresses, build_parts
+from fipop.addresses.inventory import Inventory
 from fipop.addresses.reports import Source
 from fipop.addresses.reservations import can_take
-from fipop.addresses.stores import ClusterCache
 from fipop.api.objects import FloatingIPReservation, Owner, Requested
-from fipop.guests.directory import GuestDirectory
-from fipop.guests.in_use import Carrier, InUseAddresses, build_parts
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS
 from tests.harness.objects import NOW, reservation
@@ -38,16 +37,15 @@ def asks(owner: Owner, *, by_name: bool = False, range_name: str = "pool") -> Cl
 
 def takes(known: FloatingIPReservation, claim: Claim, *, is_gone: bool = False, uses: bool = False) -> bool:
     """`is_gone`: the former guest cluster left Rancher; `uses`: that of the claimant uses the address."""
-    cache = ClusterCache()
+    cache = Inventory()
     cache.observe(PROVISIONING_CLUSTERS, build_cluster("new", "c-m-new"))
     if not is_gone:
         cache.observe(PROVISIONING_CLUSTERS, build_cluster("demo", "c-m-old"))
-    guests = GuestDirectory(cache=cache, client=None)  # type: ignore[arg-type]
     if uses:
         carrier = Carrier(kind="Service", namespace="shop", name="web")
         found = InUseAddresses(build_parts(carrier, [parse_address(ADDRESS)]))
-        cache.ledger.reports.take(claim.owner.namespace, Source.OBJECTS, NOW, found)
-    return can_take(guests, known, claim)
+        cache.reports.take(claim.owner.namespace, Source.OBJECTS, NOW, found)
+    return can_take(cache, known, claim)
 
 
 @pytest.mark.parametrize(
