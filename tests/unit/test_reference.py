@@ -26,7 +26,8 @@ SOURCES = {path: path.read_text() for path in (ROOT / "fipop").rglob("*.py")}
 CODE = "\n".join(SOURCES.values())
 READING = {"adopt", "check", "free", "status", "values", "who"}
 REPORTING = {"complain", "record", "warn", "_warn", "_refuse", "unreachable", "describe_problem"}
-REPORTERS = r"fipop/(operator/.*|addresses/\w+|guests/\w+|rollout/\w+|helm/\w+|runtime/configuration|cloudprovider/\w+|errors)\.py$"
+ROOMS = "operator|addresses|guests|rollout|helm|cloudprovider"
+REPORTERS = rf"fipop/(({ROOMS})/.*|runtime/configuration|errors)\.py$"
 
 
 def listed(page: str, *headings: str) -> set[str]:
