@@ -232,6 +232,10 @@ async def test_the_version_of_an_override_is_installed_once_its_archive_is_there
         record(fleet, each)["metadata"]["labels"][f"{names.GROUP}/chart-version"] for each in fleet.guests
     ]
     assert versions == ["0.6.4"] * 3 + ["1.0.0"] * 2
+    since, told = len(fleet.helm.runs), reasons(fleet)
+    await fleet.restart(leader_election=False, seconds=ROLLED_OUT)
+    assert upgraded(fleet, since) == set()
+    assert reasons(fleet) == told, "the next leader knows the rollout"
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
