@@ -11,7 +11,7 @@ from fipop.addresses.inventory import Inventory
 from fipop.api import codec, names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
-from fipop.ipam.errors import AddressOutOfRangeError, IpamError
+from fipop.ipam.errors import AddressOutOfRangeError, IpamError, UnreadableSpecError
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.texts import find_alike, sentence
 
@@ -187,3 +187,9 @@ def describe_reporter(guest_id: str, address: Address) -> Blocker:
         f"{names.ANNOTATION_IGNORE_CLAIM} to the id of that guest cluster."
     )
     return Blocker(reason="AddressInUse", message=message)
+
+
+def describe_problem(name: str, problem: IpamError | None, reason: str) -> Blocker:
+    """Return why a range cannot be read."""
+    remedy = "it" if isinstance(problem, UnreadableSpecError) else "spec.iprange or spec.exclude"
+    return Blocker(reason=reason, message=f'Range "{name}" is invalid: {problem}. Correct {remedy}.')
