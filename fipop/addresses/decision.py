@@ -350,8 +350,9 @@ class _Allocation:
         shares = self.inventory.shares(claim.owner.namespace, claim.range)
         if limit is None or claim.name in shares or len(shares | {each.name for each in beside}) < limit:
             return None
+        noun = "address" if limit == 1 else "addresses"
         message = (
-            f'Range "{claim.range}" assigns at most {limit} addresses to a guest cluster (maxPerGuest): '
+            f'Range "{claim.range}" assigns at most {limit} {noun} to a guest cluster (maxPerGuest): '
             f"{claim.owner.namespace} has {len(shares)}, addresses in quarantine included. Delete unused FloatingIPs, "
             "name one of these addresses in spec.ipaddress, or choose another range."
         )

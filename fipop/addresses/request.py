@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fipop.addresses.claims import address_of
 from fipop.addresses.inventory import Inventory
-from fipop.api import codec, names
+from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.errors import AddressOutOfRangeError, IpamError, UnreadableSpecError
@@ -148,10 +148,14 @@ def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> s
     read_since = inventory.reports.read_since(guest_id)
     unread_since = inventory.reports.unread_since(guest_id)
     if unread_since is not None:
-        return f"Guest cluster {guest_id} could not be read since {codec.format_time(unread_since)}."
+        return (
+            f"guest cluster {guest_id} could not be read since {format_time(unread_since)}. Check that it answers, or "
+            "choose another address."
+        )
     if read_since is None or until is None or read_since < until:
         return ""
-    return describe_user(inventory, guest_id, address_of(reservation))
+    user = describe_user(inventory, guest_id, address_of(reservation))
+    return f"{user} Remove it there, or choose another address." if user else ""
 
 
 def describe_namer(floating_ip: FloatingIP, address: Address) -> Blocker:
