@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.request import Blocker
@@ -30,7 +31,7 @@ from fipop.kube.resources import (
 from fipop.rancher.objects import ManagementCluster
 from fipop.runtime.queues import Event, Key, Kind, Request, WorkQueues
 from fipop.runtime.workqueue import Priority, RetryAfter
-from fipop.texts import count_text, sentence
+from fipop.texts import count_text, sentence, suggest
 
 logger = logging.getLogger(__name__)
 
@@ -99,22 +100,12 @@ class RangeReconciler:
 
     async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> None:
         """Write the status of a range if it changed; what guest clusters use, at most once a minute."""
-        read = self.inventory.pools.get(found.name)
-        families = read.pool.families if read is not None else ()
-        capacity = build_capacity(usage, families) if usage is not None else None
-        unknown = describe_unknown_harvester(self.inventory, found)
-        conditions = build_conditions(self.inventory, found, usage, unknown)
         before = found.status
         reported, count = self._find_reported(found)
         if loop_time() - self._reported_at.get(found.name, -math.inf) < REPORTED_SECONDS:
             reported, count = before.reported, before.reported_count
-        wanted = RangeStatus(
-            capacity=capacity,
-            reported=reported,
-            reported_count=count,
-            conditions=merge_conditions(before.conditions, conditions, self.client.server_now()),
-            observed_generation=found.metadata.generation,
-        )
+        status = build_status(self.inventory, found, usage, self.client.server_now())
+        wanted = replace(status, reported=reported, reported_count=count)
         is_written = wanted != before and await self._write(found, write_patch(wanted))
         if is_written and (reported, count) != (before.reported, before.reported_count):
             self._reported_at[found.name] = loop_time()
@@ -163,6 +154,22 @@ class RangeReconciler:
         return True
 
 
+def build_status(
+    inventory: Inventory, found: FloatingIPRange, usage: RangeUsage | None, now: datetime
+) -> RangeStatus:
+    """Return the status of a range: its usage, None if it cannot be read, and its conditions.
+
+    What guest clusters use without a floating IP stays as it is.
+    """
+    conditions = build_conditions(inventory, found, usage)
+    return replace(
+        found.status,
+        capacity=build_capacity(usage) if usage is not None else None,
+        conditions=merge_conditions(found.status.conditions, conditions, now),
+        observed_generation=found.metadata.generation,
+    )
+
+
 def may_be_harvester(cluster: ManagementCluster) -> bool:
     """Return whether a cluster is a Harvester cluster, or just imported, so that Rancher does not know what it is."""
     return cluster.is_harvester or not cluster.provider
@@ -174,20 +181,21 @@ def describe_unknown_harvester(inventory: Inventory, found: FloatingIPRange) -> 
     wanted = found.harvester_cluster
     if not wanted or any(may_be_harvester(each) and each.display_name == wanted for each in clusters):
         return ""
-    known = ", ".join(sorted(f'"{each.display_name}"' for each in clusters if each.is_harvester))
+    known = sorted(each.display_name for each in clusters if each.is_harvester)
+    shown = ", ".join(f'"{each}"' for each in known) or "none"
     return (
-        f'Rancher has no Harvester cluster "{wanted}": it has {known or "none"}. Correct the annotation '
+        f'Rancher has no Harvester cluster "{wanted}"{suggest(wanted, known)}: it has {shown}. Correct the annotation '
         "harvesterClusterName, or import the cluster into Rancher with that name."
     )
 
 
 def build_conditions(
-    inventory: Inventory, found: FloatingIPRange, usage: RangeUsage | None, unknown: str = ""
+    inventory: Inventory, found: FloatingIPRange, usage: RangeUsage | None
 ) -> tuple[Condition, ...]:
     """Say whether the range can be read and what it means, and which older ranges take addresses from it.
 
-    `unknown`: that its Harvester cluster is not in Rancher. A range may be made before that cluster is imported, and
-    serves floating IPs that name it: it is ready all the same.
+    A range may be made before its Harvester cluster is imported, and serves floating IPs that name it: it is ready
+    all the same.
     """
     others = inventory.pools.older(found.name) if usage is not None else []
     status, reason = Verdict.FALSE, "Invalid"
@@ -197,11 +205,12 @@ def build_conditions(
         reason = "Draining"
         message = f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.'
     else:
+        unknown = describe_unknown_harvester(inventory, found)
         status, reason = Verdict.TRUE, "HarvesterNotFound" if unknown else "Ready"
         notes = (
             describe_total(inventory, found, usage),
             describe_overlap(inventory, found, usage, others),
-            *find_ineffective(inventory, found, usage),
+            *find_ineffective(inventory, found, is_used=usage.whole.used > 0 or usage.whole.out_of_range > 0),
             unknown,
         )
         message = " ".join(filter(None, notes))
@@ -211,7 +220,9 @@ def build_conditions(
         type=ConditionType.CONFLICT,
         status=Verdict.TRUE if others else Verdict.FALSE,
         reason="Overlap" if others else "NoOverlap",
-        message=f'Range "{found.name}" overlaps the older {", ".join(others)}.' if others else "",
+        message=f'Range "{found.name}" overlaps the older {", ".join(others)}. {OVERLAP_REMEDY}.'
+        if others
+        else "",
     )
     return tuple(
         replace(condition, observed_generation=found.metadata.generation) for condition in (ready, conflict)
@@ -247,8 +258,11 @@ def describe_overlap(
     return f"{count_text(lost)} of its addresses are those of older ranges: {names}. {OVERLAP_REMEDY}."
 
 
-def find_ineffective(inventory: Inventory, found: FloatingIPRange, usage: RangeUsage) -> tuple[str, ...]:
-    """Return a sentence about each part of a range that means another thing than it shows, or has no effect."""
+def find_ineffective(inventory: Inventory, found: FloatingIPRange, *, is_used: bool) -> tuple[str, ...]:
+    """Return a sentence about each part of a range that means another thing than it shows, or has no effect.
+
+    `is_used`: floating IPs hold its addresses.
+    """
     ranges, spec = inventory.pools, found.spec
     read = ranges.get(found.name)
     if read is None:
@@ -270,7 +284,6 @@ def find_ineffective(inventory: Inventory, found: FloatingIPRange, usage: RangeU
             f"The limit spec.perGuest.maxAllocate is {spec.per_guest.max_allocate}, but spec.maxPerGuest allows a "
             f"guest cluster only {spec.max_per_guest}. Raise maxPerGuest, or lower maxAllocate."
         )
-    is_used = usage.whole.used or usage.whole.out_of_range
     if not found.harvester_cluster and found.match_labels is None and not is_used:
         serves = "no guest cluster" if spec.restrict_to_matching else "only FloatingIPs that name it"
         notes.append(
