@@ -15,10 +15,9 @@ from random import Random
 
 from fipop.addresses.gate import Gate
 from fipop.addresses.guests import GuestObservation
-from fipop.addresses.in_use import InUseAddresses
+from fipop.addresses.in_use import InUseAddresses, Source
 from fipop.addresses.quarantine import request_reservation
 from fipop.addresses.reconciler import request_users
-from fipop.addresses.reports import Source
 from fipop.api.conditions import Finding
 from fipop.backoff import Backoff
 from fipop.boundary import loop_time
@@ -52,7 +51,7 @@ from fipop.guests.desired import (
     find_duty,
     find_needs,
 )
-from fipop.guests.directory import GuestDirectory, GuestState
+from fipop.guests.discovery import GuestDirectory
 from fipop.guests.errors import VisitTimeoutError, explain_refusal
 from fipop.guests.harvester import build_patch, find_harvester, is_taken_by_harvester, should_park
 from fipop.guests.in_use import AddressedService, TooManyAddressesError, find_in_use
@@ -65,6 +64,7 @@ from fipop.guests.observed import (
     read_machines,
 )
 from fipop.guests.permits import WritePermits
+from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import SOON_SECONDS, Step, Verb, plan_releases
 from fipop.helm.charts import Role
 from fipop.helm.releases import Release, Status, find_places
@@ -125,31 +125,31 @@ class VisitController:
         if not self.guests.inventory.exists(guest_id):
             self.gate.note_gone(guest_id)
             return None
-        state, began, duty = self.guests.state(guest_id), loop_time(), None
-        self._note_floating_ips(state, guest_id)
+        record, began, duty = self.guests.record(guest_id), loop_time(), None
+        self._note_floating_ips(record, guest_id)
         if self.gate.is_open:
-            duty = find_duty(self.guests.inventory, guest_id, state, self.configuration.settings)
+            duty = find_duty(self.guests.inventory, guest_id, record, self.configuration.settings)
         if duty is None:
             # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
             is_read = not self.gate.is_open and not self.gate.waits_for(guest_id)
-            return RetryAfter(self._next(None if is_read else await self._read(state, guest_id)))
+            return RetryAfter(self._next(None if is_read else await self._read(record, guest_id)))
         try:
-            observation, seconds = await self._visit(state, duty)
+            observation, seconds = await self._visit(record, duty)
         except (ApiError, GuestError) as error:
             self._note_unread(guest_id)
-            state.visits.failures += not isinstance(error, NotConnectedError)
-            state.visits.releases = ()
-            observation, seconds = self._describe_failure(state, duty, error)
+            record.failures += not isinstance(error, NotConnectedError)
+            record.releases = ()
+            observation, seconds = self._describe_failure(record, duty, error)
             if self._age_seconds(duty.guest) < NEW_GUEST_SECONDS:
                 seconds = min(seconds or NEW_GUEST_SECONDS, NEW_GUEST_SECONDS)
-        state.visits.visited_at = loop_time()
+        record.visited_at = loop_time()
         VISIT_SECONDS.labels(result_label(bool(observation.reachable))).observe(loop_time() - began)
-        self._note(state, duty, observation)
+        self._note(record, duty, observation)
         return RetryAfter(self._next(seconds))
 
-    async def _read(self, state: GuestState, guest_id: str) -> float | None:
+    async def _read(self, record: GuestRecord, guest_id: str) -> float | None:
         """Read which addresses a guest cluster uses, and nothing else; return when the next visit is due."""
-        guest = self.guests.inventory.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)
+        guest = self.guests.inventory.known(guest_id) or self.guests.inventory.resolve_cached(guest_id)
         if guest is None or not self.guests.is_readable(guest_id):
             self._note_unread(guest_id)
             self.gate.note_gone(guest_id)
@@ -159,9 +159,9 @@ class VisitController:
         try:
             access = await read_access(self.guests.client, guest)
             async with self.clients.session(access, is_urgent=not self.gate.is_open) as client:
-                await self._read_in_use(state, guest, client, began)
-                if self._are_machines_due(state, guest):
-                    await self._read_machines(state, guest, client, began)
+                await self._read_in_use(record, guest, client, began)
+                if self._are_machines_due(record, guest):
+                    await self._read_machines(record, guest, client, began)
         except FipopError as error:
             self._note_unread(guest_id)
             logger.info("Could not read guest cluster", extra={"guest": guest_id, "error": str(error)})
@@ -174,39 +174,41 @@ class VisitController:
             return READ_RETRY_SECONDS if self.gate.waits_for(guest_id) else None
         return None
 
-    async def _visit(self, state: GuestState, duty: Duty) -> tuple[GuestObservation, float | None]:
+    async def _visit(self, record: GuestRecord, duty: Duty) -> tuple[GuestObservation, float | None]:
         """Visit a guest cluster; return what was found, and when to come back. Raises ApiError and GuestError."""
         guest, began = duty.guest, self._now()
         access = await read_access(self.guests.client, guest)
         has_news = set(self.guests.inventory.reports.find_ours(guest.id)) != duty.addresses
         is_urgent = self._is_young(guest) or has_news
-        is_due, troubles, parking = self._are_machines_due(state, guest), Troubles(), Troubles()
+        is_due, troubles, parking = self._are_machines_due(record, guest), Troubles(), Troubles()
         async with self.clients.session(access, is_urgent=is_urgent) as client:
-            config_maps, services, in_use = await self._read_in_use(state, guest, client, began)
+            config_maps, services, in_use = await self._read_in_use(record, guest, client, began)
             if is_due:
                 with troubles.noted():
-                    await self._read_machines(state, guest, client, began)
+                    await self._read_machines(record, guest, client, began)
                 if guest.on_harvester and any(each.spec.interface for each in duty.floating_ips):
                     with troubles.noted():
-                        state.visits.interfaces = await read_interfaces(client)
-            observed, unseen = None, None
+                        record.interfaces = await read_interfaces(client)
+            observed, unseen, looked_at = None, None, loop_time()
             try:
-                observed = await self._observe(state, duty, client, is_due=is_due) if duty.places else None
+                observed = await self._observe(record, duty, client, is_due=is_due) if duty.places else None
             except (ApiError, GuestError) as error:
-                unseen, state.visits.releases = error, ()  # the addresses are written all the same
+                unseen, record.releases = error, ()  # the addresses are written all the same
             written = await self._sync_config_map(duty, client, config_maps, in_use, observed)
             if written.outcome is Outcome.WRITTEN:
                 config_maps = await read_config_maps(client)
-                self._take(state, guest.id, Source.OBJECTS, began, find_in_use(config_maps, services))
-            state.visits.foreign_pools = find_foreign_pools(config_maps)
+                self._take(record, guest.id, Source.OBJECTS, began, find_in_use(config_maps, services))
+            record.foreign_pools = find_foreign_pools(config_maps)
             if observed is not None:
                 with parking.noted():
                     await self._park(duty, client, observed)
         wish, steps = Wish(), ()  # type: tuple[Wish, tuple[Step, ...]]
         if observed is not None:
-            wish = choose_wish(duty, state.visits, observed, self.rollout)
+            wish = choose_wish(duty, record, observed, self.rollout)
             steps = plan_releases(observed.releases, wish)
-        self._enqueue_helm(state, duty, steps, wish)
+            if any(each.verb.needs_helm for each in steps):
+                record.keep_observed(observed, looked_at)
+                self._enqueue_helm(record, duty, steps, wish)
         if written.outcome is Outcome.FAILED and not guest.provisioned and self._is_provisioning(guest):
             return provisioning(installs=duty.keeps), BOOT_SECONDS
         unparked = parking.first if isinstance(parking.first, ApiError) and parking.first.is_refusal else None
@@ -219,40 +221,41 @@ class VisitController:
                 each.key: judge_config_map(
                     each.key,
                     replace(written, error=written.error or unparked),
-                    mismatch=describe_mismatch(self.guests.inventory, each, state.visits.interfaces),
+                    mismatch=describe_mismatch(self.guests.inventory, each, record.interfaces),
                     finalizers=finalizers,
                 )
                 for each in duty.floating_ips
             },
             served=duty.served,
-            conditions=self._judge(state, duty, steps, wish, unseen),
+            conditions=self._judge(record, duty, steps, wish, unseen),
             releases=tuple(describe_status(each) for each in releases if duty.keeps or each.revision)
             if observed is not None
             else None,
         )
         trouble = written.error or unseen or parking.first or troubles.first
-        return observation, self._seconds_until_next(state, duty, written, steps, trouble)
+        return observation, self._seconds_until_next(record, duty, written, steps, trouble)
 
     # What is read and written
 
     async def _read_in_use(
-        self, state: GuestState, guest: Guest, client: KubeClient, began: datetime
+        self, record: GuestRecord, guest: Guest, client: KubeClient, began: datetime
     ) -> tuple[tuple[Json, ...], tuple[AddressedService, ...], InUseAddresses]:
         config_maps, services = await read_in_use(client)
         in_use = find_in_use(config_maps, services)
-        self._take(state, guest.id, Source.OBJECTS, began, in_use)
+        self._take(record, guest.id, Source.OBJECTS, began, in_use)
         return config_maps, services, in_use
 
     async def _read_machines(
-        self, state: GuestState, guest: Guest, client: KubeClient, began: datetime
+        self, record: GuestRecord, guest: Guest, client: KubeClient, began: datetime
     ) -> None:
         machines = await read_machines(client)
-        self._take(state, guest.id, Source.MACHINES, began, machines)
-        state.visits.machines_read_at = loop_time()
+        self._take(record, guest.id, Source.MACHINES, began, machines)
+        record.machines_read_at = loop_time()
 
-    async def _observe(self, state: GuestState, duty: Duty, client: KubeClient, *, is_due: bool) -> Observed:
+    async def _observe(
+        self, record: GuestRecord, duty: Duty, client: KubeClient, *, is_due: bool
+    ) -> Observed:
         """Return what its releases show; `is_due`: read all Deployments, which matters now and then."""
-        record = state.visits
         observed = await observe(
             client,
             duty.places,
@@ -299,26 +302,24 @@ class VisitController:
 
     # What follows from it
 
-    def _enqueue_helm(self, state: GuestState, duty: Duty, steps: tuple[Step, ...], wish: Wish) -> None:
+    def _enqueue_helm(self, record: GuestRecord, duty: Duty, steps: tuple[Step, ...], wish: Wish) -> None:
         target = wish.target.name if wish.target is not None else ""
-        if not any(each.verb.needs_turn for each in steps):
-            return
         is_back = wish.reason == "RolledBack" or wish.leaves is not None
         has_begun = self.rollout.is_judged(duty.guest.id) and (
-            state.visits.began_target == target or any(each.release.made_for == target for each in steps)
+            record.began_target == target or any(each.release.made_for == target for each in steps)
         )
         is_new = any(each.release.is_missing for each in steps)
         # A new one that has one of its releases is finished before the next one.
-        has_begun |= is_new and not all(each.is_missing for each in state.visits.releases)
+        has_begun |= is_new and not all(each.is_missing for each in record.releases)
         priority = Priority.NORMAL if is_new else Priority.BACKGROUND
         # Who goes back, or has a deadline, does not wait for hundreds that opted in at once.
         priority = Priority.URGENT if is_back or has_begun else priority
-        rest = state.visits.rest_seconds(target)
+        rest = record.backoff_seconds(target)
         self.queues.add(Request(Key(Kind.INSTALL, "", duty.guest.id), priority, rest))
 
     def _judge(
         self,
-        state: GuestState,
+        record: GuestRecord,
         duty: Duty,
         steps: tuple[Step, ...],
         wish: Wish,
@@ -336,27 +337,27 @@ class VisitController:
                 each,
                 "OptionUnknown" if unknown else wish.reason_of(each.release),
                 place=places[each.release.role],
-                error=state.visits.find_error(each.release) if each.verb.needs_turn else None,
+                error=record.find_error(each.release) if each.verb.needs_helm else None,
                 problem=self.rollout.problem,
-                waits=each.verb.needs_turn,
+                waits=each.verb.needs_helm,
                 held_up=describe_unknown_options(unknown) if unknown else self.rollout.held_up,
-                is_taken_by_harvester=is_taken_by_harvester(each.release, state.visits.around or ()),
+                is_taken_by_harvester=is_taken_by_harvester(each.release, record.around or ()),
             )
             for each in steps
         }
 
     def _describe_failure(
-        self, state: GuestState, duty: Duty, error: FipopError
+        self, record: GuestRecord, duty: Duty, error: FipopError
     ) -> tuple[GuestObservation, float | None]:
         """Return what is known of a guest cluster that could not be visited, and when to try again."""
-        guest, failures, is_new = duty.guest, state.visits.failures, self._is_provisioning(duty.guest)
+        guest, failures, is_new = duty.guest, record.failures, self._is_provisioning(duty.guest)
         if isinstance(error, NotConnectedError):
             if is_new:
                 return provisioning(installs=duty.keeps), None
             return unreachable("GuestDisconnected", str(error), installs=duty.keeps), None
         if isinstance(error, KubeconfigMissingError) and error.is_absent and is_new:
             return provisioning(installs=duty.keeps), SECRET_BACKOFF.step_seconds(failures)
-        if not state.is_dropped:
+        if self.guests.is_current(guest.id, record):
             count_event(self.guests, guest, GuestEvent.API_CONNECTION, success=False)
         error = explain_refusal(error, workspace=guest.cluster.namespace, cluster_name=guest.cluster_name)
         fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(error)}
@@ -368,11 +369,11 @@ class VisitController:
         found = unreachable(reason, str(error), installs=duty.keeps)
         if isinstance(error, ConflictError):
             return found, SOON_SECONDS
-        return found, self._retry_seconds(state, guest, error)
+        return found, self._retry_seconds(record, guest, error)
 
     def _seconds_until_next(
         self,
-        state: GuestState,
+        record: GuestRecord,
         duty: Duty,
         written: ConfigMapResult,
         steps: tuple[Step, ...],
@@ -383,27 +384,27 @@ class VisitController:
         unready = (each.release for each in steps if duty.keeps and each.release.problem)
         # Soon after a change often, later less and less. Without a release, helm has its visit.
         waits += [max(SOON_SECONDS, each.age_seconds / 2) for each in unready if each.revision]
-        if self.rollout.is_judged(duty.guest.id) and not any(each.verb.needs_turn for each in steps):
+        if self.rollout.is_judged(duty.guest.id) and not any(each.verb.needs_helm for each in steps):
             waits.append(JUDGED_SECONDS)
         if written.outcome is Outcome.WITHHELD or isinstance(trouble, ConflictError):
             waits.append(SOON_SECONDS)
         if trouble is None:
-            state.visits.failures, state.visits.finished_at = 0, self._now().timestamp()
+            record.failures, record.finished_at = 0, self._now().timestamp()
             return min(waits, default=None)
-        state.visits.failures += 1
-        retry = self._retry_seconds(state, duty.guest, trouble)
+        record.failures += 1
+        retry = self._retry_seconds(record, duty.guest, trouble)
         return min([*waits, *([retry] if retry is not None else [])], default=None)
 
-    def _retry_seconds(self, state: GuestState, guest: Guest, error: FipopError) -> float | None:
+    def _retry_seconds(self, record: GuestRecord, guest: Guest, error: FipopError) -> float | None:
         """Return when to try again what failed; None at the interval: an API server refuses the very object."""
         if isinstance(error, ApiError) and error.is_lasting:
             return None
-        return retry_delay_seconds(self._age_seconds(guest), state.visits.failures)
+        return retry_delay_seconds(self._age_seconds(guest), record.failures)
 
     # What is noted
 
-    def _note_floating_ips(self, state: GuestState, guest_id: str) -> None:
-        record, found = state.visits, self.guests.inventory.floating_ips_of(guest_id)
+    def _note_floating_ips(self, record: GuestRecord, guest_id: str) -> None:
+        found = self.guests.inventory.floating_ips_of(guest_id)
         if found:
             record.bare_since = None
         elif record.bare_since is None:
@@ -413,11 +414,11 @@ class VisitController:
             record.observation = record.finished_at = None
 
     def _take(
-        self, state: GuestState, guest_id: str, source: Source, began: datetime, found: InUseAddresses
+        self, record: GuestRecord, guest_id: str, source: Source, began: datetime, found: InUseAddresses
     ) -> None:
         """Take in what was read wholly."""
         reports = self.guests.inventory.reports
-        if self.guests.has_nothing(guest_id) or self.guests.state(guest_id) is not state:
+        if self.guests.has_nothing(guest_id) or not self.guests.is_current(guest_id, record):
             return
         news = reports.take(guest_id, source, began, found)
         self.queues.add(*request_users(self.guests.inventory, news))
@@ -430,16 +431,16 @@ class VisitController:
         if not self.guests.has_nothing(guest_id):  # it may be gone since the visit began
             self.guests.inventory.reports.note_unread(guest_id, self._now())
 
-    def _note(self, state: GuestState, duty: Duty, observation: GuestObservation) -> None:
-        if state.is_dropped:
+    def _note(self, record: GuestRecord, duty: Duty, observation: GuestObservation) -> None:
+        if not self.guests.is_current(duty.guest.id, record):
             return
         if observation.reachable:
             count_event(self.guests, duty.guest, GuestEvent.API_CONNECTION, success=True)
         is_new = self._age_seconds(duty.guest) < NEW_GUEST_SECONDS
-        if is_new and not observation.reachable and state.visits.observation is None:
+        if is_new and not observation.reachable and record.observation is None:
             return  # its status is written when it is known
-        if state.visits.observation != observation:
-            state.visits.observation = observation
+        if record.observation != observation:
+            record.observation = observation
             floating_ips = self.guests.inventory.floating_ips_of(duty.guest.id)
             self.queues.add(*map(request_floating_ip, floating_ips))
 
@@ -450,15 +451,15 @@ class VisitController:
 
     def _is_provisioning(self, guest: Guest) -> bool:
         """Whether a guest cluster is new, and no status tells of an answer or a fault of it."""
-        was_tried = any(each.reachable is not None for each in self.guests.inventory.guest_statuses(guest.id))
+        was_tried = self.guests.inventory.was_tried(guest.id)
         return self._age_seconds(guest) < PROVISIONING_SECONDS and not was_tried
 
-    def _are_machines_due(self, state: GuestState, guest: Guest) -> bool:
+    def _are_machines_due(self, record: GuestRecord, guest: Guest) -> bool:
         """Whether nodes, the API server and all Deployments are read: in the first hour, then hourly.
 
         And as long as a quarantine waits for that.
         """
-        is_over = loop_time() - state.visits.machines_read_at >= MACHINES_SECONDS
+        is_over = loop_time() - record.machines_read_at >= MACHINES_SECONDS
         return is_over or self._is_young(guest) or bool(self.guests.inventory.find_quarantined(guest.id))
 
     def _is_young(self, guest: Guest) -> bool:
