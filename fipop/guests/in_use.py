@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fipop.addresses.in_use import Carrier, InUseAddresses, InUsePart, build_parts
+from fipop.api import service as services
+from fipop.api.service import Service
 from fipop.errors import GuestError
 from fipop.guests.config_map import read_applied
 from fipop.ipam.addresses import Address
 from fipop.ipam.pool import Part, count_parts, parse_leniently
-from fipop.jsons import Json, as_list, as_mapping
+from fipop.jsons import Json, as_mapping
 from fipop.texts import is_object_name
-
-ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
-PROVIDER_FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-"""What fipop's cloud provider puts on the Services that it serves."""
 
 CONFIG_MAP, SERVICE, NODE, ENDPOINTS = "ConfigMap", "Service", "Node", "Endpoints"
 
@@ -51,10 +49,10 @@ def find_in_use(config_maps: Iterable[Json], services: Iterable[AddressedService
         for key, text in as_mapping(config_map.get("data")).items():
             if isinstance(text, str):
                 found.add(text, carrier, is_ours=applied.get(key) == text)
-    for service in services:
-        for text in service.texts:
+    for each in services:
+        for text in each.texts:
             for part in text.split(","):
-                found.add(part.strip(), service.carrier)
+                found.add(part.strip(), each.carrier)
     return found.sum_up()
 
 
@@ -99,22 +97,21 @@ class _Found:
         return InUseAddresses(tuple(first.values()))
 
 
-def parse_service(service: Json) -> AddressedService | None:
+def read_service(service: Service) -> AddressedService | None:
     """Return of a Service what tells the addresses that it uses; None if it uses none."""
-    metadata, spec = as_mapping(service.get("metadata")), as_mapping(service.get("spec"))
-    found: list[object] = as_list(spec.get("externalIPs"))[:MAX_PARTS]
-    if spec.get("type") == "LoadBalancer":
-        ingress = as_list(as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress"))
-        asked = as_mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
-        announced = (as_mapping(each).get("ip") for each in ingress[:MAX_PARTS])
-        found = [asked, spec.get("loadBalancerIP"), *found, *announced]
-    elif not found:
+    if not service.is_load_balancer and not service.external_ips:
         return None
+    names = read_name(service.namespace), read_name(service.name)
     return AddressedService(
-        carrier=_read_carrier(SERVICE, service),
-        texts=tuple(each for each in found if isinstance(each, str)),
-        has_finalizer=PROVIDER_FINALIZER in as_list(metadata.get("finalizers")),
+        carrier=Carrier(kind=SERVICE, namespace=names[0], name=names[1]),
+        texts=service.texts,
+        has_finalizer=service.has_finalizer,
     )
+
+
+def parse_service(obj: Json) -> AddressedService | None:
+    """Read of a Service what tells the addresses that it uses; None if it uses none."""
+    return read_service(services.parse_service(obj, most_addresses=MAX_PARTS))
 
 
 def _read_carrier(kind: str, item: Json) -> Carrier:
