@@ -66,6 +66,11 @@ class Duty:
         return all(self.granted.issuperset(each.status.addresses) for each in self.floating_ips)
 
     @property
+    def names_interface(self) -> bool:
+        """Whether a floating IP names an interface."""
+        return any(each.spec.interface for each in self.floating_ips)
+
+    @property
     def served(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """The addresses of each floating IP."""
         return {each.key: each.status.addresses for each in self.floating_ips}

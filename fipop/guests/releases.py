@@ -16,8 +16,7 @@ from pathlib import Path
 
 from fipop.addresses.gate import Gate
 from fipop.errors import ApiError, FipopError, GuestError
-from fipop.guests.access import read_access
-from fipop.guests.clients import GuestClients
+from fipop.guests.access import GuestClients, read_access
 from fipop.guests.desired import Duty, choose_wish, count_event, find_duty
 from fipop.guests.discovery import GuestDirectory
 from fipop.guests.observed import Observed, list_revisions, observe

@@ -19,7 +19,7 @@ from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import WATCHED
 from fipop.api import names
 from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watch, end_process
-from fipop.guests.clients import GuestClients
+from fipop.guests.access import GuestClients
 from fipop.guests.record import GuestRecord
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm, empty_folder

@@ -24,11 +24,10 @@ from fipop.addresses.status import StatusBuilder
 from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
-from fipop.guests.clients import GuestClients
+from fipop.guests.access import GuestClients
 from fipop.guests.demand import DemandController
 from fipop.guests.desired import find_members, has_members
 from fipop.guests.discovery import GuestDirectory, GuestReconciler
-from fipop.guests.permits import WritePermits
 from fipop.guests.reconciler import VisitController
 from fipop.guests.record import GuestRecord
 from fipop.guests.releases import InstallController
@@ -134,26 +133,16 @@ class Manager:
             is_gate_open=lambda: self.gate.is_open,
             is_traced=lambda: configuration.settings.trace_ipam_data,
         )
+        self.demand = DemandController(guests=guests, configuration=configuration, queues=queues)
         self.visits = VisitController(
             guests=guests,
             clients=clients,
             configuration=configuration,
-            permits=WritePermits(
-                reservations=self.reservations,
-                gate=self.gate,
-                leads=lambda: leads_for(GUEST_WRITE_SECONDS),
-            ),
+            reservations=self.reservations,
+            leads=lambda: leads_for(GUEST_WRITE_SECONDS),
             queues=queues,
             rollout=self.rollout,
-            gate=self.gate,
-            random=random,
-        )
-        self.demand = DemandController(
-            client=client,
-            guests=guests,
-            clients=clients,
-            configuration=configuration,
-            queues=queues,
+            demand=self.demand,
             gate=self.gate,
             random=random,
         )
@@ -274,7 +263,7 @@ class Manager:
             case Kind.VISIT:
                 return await self.visits.reconcile(key.name)
             case Kind.SERVICES:
-                return await self.demand.reconcile(key.name)
+                return await self.visits.list_services(key.name)
             case Kind.INSTALL:
                 await self.installs.reconcile(key.name)
         return None
