@@ -33,17 +33,9 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.metrics.counters import forget_guest
-from fipop.rancher.discovery import (
-    Discovery,
-    Links,
-    NotAGuest,
-    Waiting,
-    choose_cluster,
-    discover_guest,
-    glimpse_guest,
-    retry_delay_seconds,
-)
+from fipop.rancher.discovery import discover_guest, retry_delay_seconds
 from fipop.rancher.link_reader import LinkReader
+from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, choose_cluster, glimpse_guest
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.runtime.configuration import Configuration

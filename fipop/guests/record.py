@@ -14,7 +14,7 @@ from fipop.guests.observed import Observed
 from fipop.helm.charts import Target
 from fipop.helm.releases import Owner, Release
 from fipop.helm.workloads import Workload
-from fipop.rancher.discovery import Discovery
+from fipop.rancher.links import Discovery
 from fipop.rancher.objects import ProvisioningCluster
 
 FRESH_SECONDS = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fipop.addresses.ranges import build_conditions, describe_unknown_harvester, find_ineffective
+from fipop.addresses.range_status import build_conditions, describe_unknown_harvester, find_ineffective
 from fipop.api.conditions import ConditionType
 from fipop.api.objects import FloatingIPRange
 from fipop.ipam.addresses import Family
