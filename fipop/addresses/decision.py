@@ -165,8 +165,8 @@ def _find_range(
     """Return the range that serves, if it can be read."""
     if isinstance(request, Blocker):
         return request
-    known = inventory.guests.get(floating_ip.namespace)
-    guest = known.guest if known is not None and known.is_resolved else None
+    guest_id = floating_ip.namespace
+    guest = inventory.known(guest_id) if inventory.is_resolved(guest_id) else None
     had_from = {each.spec.range for each in _find_former(inventory, owner)}
     found = find_range(inventory, floating_ip, held, guest, request, had_from)
     if isinstance(found, FloatingIPRange) and found.name in inventory.problems:

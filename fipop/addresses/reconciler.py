@@ -186,15 +186,11 @@ class FloatingIPReconciler:
     async def _write_status(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIP:
         wanted = self.statuses.build(floating_ip, decision)
         if wanted == floating_ip.status:
-            self.guests.note_stored(floating_ip)
             return floating_ip
         for slot in sorted(slots_named_by(floating_ip.status) - slots_named_by(wanted)):
             await self.reservations.check(*slot)  # what the cache knows of it may be older than the status
         self._warn(floating_ip, decision, wanted)
-        patch = {"status": write_patch(wanted)}
-        written = await self._patch(floating_ip, patch, subresource="status")
-        self.guests.note_stored(floating_ip)
-        return written
+        return await self._patch(floating_ip, {"status": write_patch(wanted)}, subresource="status")
 
     async def _release_rest(self, floating_ip: FloatingIP, decision: Decision) -> None:
         """Release what is held beyond the decision, now that the status names none of it."""

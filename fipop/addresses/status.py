@@ -7,12 +7,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.addresses.decision import Decision, GuestBinding, bind_guest
-from fipop.addresses.guests import LEAVING, GuestDirectory, GuestObservation
+from fipop.addresses.guests import LEAVING, GuestObservation
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.request import Blocker
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Finding, Verdict, merge_conditions
-from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus
+from fipop.api.objects import (
+    FloatingIP,
+    FloatingIPStatus,
+    GuestStatus,
+    ServicesStatus,
+    WaitingStatus,
+)
 from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.helm.charts import Role
 from fipop.ipam.addresses import format_address
@@ -54,7 +60,6 @@ class StatusBuilder:
     """Builds statuses."""
 
     inventory: Inventory
-    guests: GuestDirectory
     now: Callable[[], datetime]
 
     def build(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIPStatus:
@@ -63,7 +68,8 @@ class StatusBuilder:
         Without an observation (this process has made no visit yet) what was found earlier stays.
         """
         binding = bind_guest(self.inventory, floating_ip)
-        observation = self.guests.observation(floating_ip.namespace)
+        record = self.inventory.records.get(floating_ip.namespace)
+        observation = record.observation if record is not None else None
         addresses = tuple(format_address(claim.address) for claim in decision.holds)
         about_guest = _about_guest(
             floating_ip, binding, observation, addresses, self._describe_rivals(floating_ip, decision)
@@ -76,7 +82,7 @@ class StatusBuilder:
         odd = (*floating_ip.oddities, *(binding.cluster.oddities if binding.cluster is not None else ()))
         conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
         conditions.insert(0, _ready(conditions))
-        services, waiting, demand = self.guests.services_of(floating_ip)
+        services, waiting, demand = self._describe_services(floating_ip)
         conditions += demand
         first = next(iter(decision.holds), None)
         generation = floating_ip.metadata.generation
@@ -109,6 +115,25 @@ class StatusBuilder:
         conditions = [replace(allocated, type=ConditionType.READY), allocated, *rest]
         merged = merge_conditions(before, conditions, self.now())
         return replace(floating_ip.status, conditions=merged)
+
+    def _describe_services(
+        self, floating_ip: FloatingIP
+    ) -> tuple[ServicesStatus | None, WaitingStatus | None, Sequence[Condition]]:
+        """Return which Services use it, which of its guest cluster wait, and whether these have what they wait for.
+
+        Before the first list, what was found earlier stays.
+        """
+        record = self.inventory.records.get(floating_ip.namespace)
+        if record is None or not record.follows_services:
+            return None, None, ()
+        report, before = record.services, floating_ip.status
+        if report is None:
+            of_demand = (each for each in before.conditions if each.type == ConditionType.DEMAND_MET)
+            return before.services, before.waiting, tuple(of_demand)
+        services = report.services.get(floating_ip.name)
+        if report.oldest != floating_ip.name:
+            return services, None, ()
+        return services, report.waiting, (report.finding.to_condition(ConditionType.DEMAND_MET),)
 
     def _describe_rivals(self, floating_ip: FloatingIP, decision: Decision) -> str:
         """Return which other guest clusters use an address that the floating IP holds, as sentences."""

@@ -19,6 +19,7 @@ import click
 from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api.names import parse_go_bool
+from fipop.api.service import split_classes
 from fipop.boundary import SystemClock
 from fipop.cli.go_flags import GoBool, GoCommand, GoDuration
 from fipop.cli.logs import configure_logging
@@ -27,7 +28,6 @@ from fipop.cloudprovider.app import build_provider, release_services
 from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_network
 from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
-from fipop.guests.service_uses import split_classes
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.server import HttpServer
 from fipop.runtime.leader_election import LeaseTimes

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from fipop.api.conditions import Finding, Verdict
+from fipop.api.service import Port
 from fipop.cloudprovider.pools import Pool
-from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, format_address
+from fipop.ipam.addresses import DHCP, DHCP_ADDRESSES, Address, Family, FamilyPolicy, format_address
 from fipop.texts import sentence
 
-Port: TypeAlias = tuple[int, str]
-"""Number and protocol."""
-
-DHCP_ADDRESSES = (DHCP, Address(Family.IPV6, 0))
-"""0.0.0.0 and ::, with which kube-vip asks a DHCP server. They are never in use."""
 MOST_NAMED = 16
 """How many users of an address a message names: if a thousand have it, each message would name all others."""
 
@@ -108,6 +104,11 @@ class Refusal:
 
     reason: str
     message: str
+
+    def to_finding(self, *, has_address: bool) -> Finding:
+        """Return what the condition of a Service says of it."""
+        verdict = Verdict.TRUE if has_address else Verdict.FALSE
+        return Finding(verdict=verdict, reason=self.reason, message=self.message)
 
 
 def allocate(request: Request, pool: Pool | None, usage: Usage) -> tuple[Address, ...] | Refusal:

@@ -9,12 +9,13 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
+from fipop.api.service import ADDRESSES, FINALIZER
 from fipop.boundary import ApiFactory, Clock, end_process
 from fipop.cloudprovider.controller import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
 from fipop.cloudprovider.metrics import API_REQUESTS, REGISTRY, ServiceSnapshot, render_services
+from fipop.cloudprovider.needs import build_released
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
-from fipop.cloudprovider.service import ADDRESSES, FINALIZER, build_released
 from fipop.cloudprovider.services import ServiceCache
 from fipop.cloudprovider.stale_leases import StaleLeases
 from fipop.errors import FipopError, StartError

@@ -26,10 +26,11 @@ from random import Random
 from typing import Any, TypeAlias
 
 from fipop.api.codec import format_time
+from fipop.api.conditions import Finding
 from fipop.api.objects import read_metadata
+from fipop.api.service import Service
 from fipop.boundary import loop_time
 from fipop.cloudprovider.allocate import (
-    DHCP_ADDRESSES,
     Refusal,
     Request,
     Usage,
@@ -40,30 +41,31 @@ from fipop.cloudprovider.allocate import (
 from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
 from fipop.cloudprovider.fence import Fence
 from fipop.cloudprovider.metrics import ASSIGNMENT_SECONDS, ASSIGNMENTS, PoolSample, ServiceSnapshot
+from fipop.cloudprovider.needs import (
+    ASSIGNED_REASON,
+    Need,
+    build_assigned,
+    build_assigned_finding,
+    build_cleared,
+    build_copied,
+    build_found,
+    build_released,
+    build_taken_over,
+    find_asked,
+    find_manager,
+    find_need,
+    is_assigned,
+    list_changed,
+)
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.problems import find_problems
 from fipop.cloudprovider.rewrites import Rewrites
-from fipop.cloudprovider.service import (
-    Need,
-    Service,
-    build_assigned,
-    build_cleared,
-    build_copied,
-    build_released,
-    build_taken_over,
-    build_told,
-    find_asked,
-    find_manager,
-    find_need,
-    list_changed,
-    refer_to,
-)
 from fipop.cloudprovider.services import Machines, ServiceCache
 from fipop.cloudprovider.sticky import StickyAddresses
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.guests.config_map import read_applied
-from fipop.ipam.addresses import Address, Family, format_address
+from fipop.ipam.addresses import DHCP_ADDRESSES, Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
@@ -83,8 +85,6 @@ NOT_LEADING = "NotLeading"
 _WAITS = "waits"
 """The Warning of a Service that waits, in what is remembered of it."""
 
-Told: TypeAlias = tuple[str, str, str]
-"""Status, reason and message of a condition."""
 Rewrite: TypeAlias = Callable[[JsonView], dict[str, Any]]
 """Returns a Service as it should be."""
 
@@ -231,7 +231,7 @@ class ServiceController:
             self._pending.pop(old.uid, None)
             self._memory.pop(old.uid, None)
             self._look_again(self._usage.enter(self._build_user(old), ()))
-            if old.is_assigned and self._keys.sticky_seconds:
+            if is_assigned(old) and self._keys.sticky_seconds:
                 self._sticky.remember(old, self._client.server_now())
         if new is not None:
             self._enter(new)
@@ -278,7 +278,7 @@ class ServiceController:
                 Need.RELEASE: build_released,
             }
             return await self._write(service, changes[need], is_followed=service.is_deleting)
-        return await self._tell(service, None) if service.told and not service.is_deleting else None
+        return await self._tell(service, None) if service.finding and not service.is_deleting else None
 
     async def _assign(self, service: Service) -> RetryAfter | None:
         memory = self._remember(service)
@@ -309,8 +309,7 @@ class ServiceController:
                 ASSIGNMENT_SECONDS.observe(loop_time() - memory.waiting_since)
                 memory.waiting_since = None
             return again
-        text = f"Assigned {', '.join(map(format_address, answer))}."
-        return await self._tell(service, ("True", "Assigned", text)) if service.told else None
+        return await self._tell(service, build_assigned_finding(answer)) if service.finding else None
 
     async def _copy(self, service: Service) -> RetryAfter | None:
         """Copy `spec.loadBalancerIP` to the annotation; if it changed, only if no other Service has the address."""
@@ -335,8 +334,7 @@ class ServiceController:
         if service.is_as_noted and not service.is_marked and not service.request:
             # Its user took its own address off: it does not keep it until it gets another one.
             return await self._write(service, partial(build_cleared, interface=None)) or SOON
-        status = "True" if service.annotation else "False"
-        return await self._tell(service, (status, refusal.reason, refusal.message))
+        return await self._tell(service, refusal.to_finding(has_address=bool(service.annotation)))
 
     def _build_request(self, service: Service) -> Request:
         asked = find_asked(service)
@@ -382,7 +380,9 @@ class ServiceController:
             text = f"Assigned {', '.join(map(format_address, addresses))}"
             if pool is not None and any(each in pool.addresses for each in addresses):
                 text += f" from key {pool.key}"
-            self._events.record(refer_to(service), EventType.NORMAL, "AddressAssigned", f"{text}.")
+            self._events.record(
+                reference_to(SERVICES, service), EventType.NORMAL, "AddressAssigned", f"{text}."
+            )
         return again
 
     def _set_pending(self, service: Service, version: str, addresses: frozenset[Address]) -> None:
@@ -438,27 +438,28 @@ class ServiceController:
             self._warn(service, "SyncLoadBalancerFailed", error.explain(), about=_WAITS)
             return
         self._refused.add(service.key)
-        told = "True" if service.annotation else "False", WRITE_REFUSED, error.explain()
-        if service.told != told:
+        refusal = Refusal(reason=WRITE_REFUSED, message=error.explain())
+        finding = refusal.to_finding(has_address=bool(service.annotation))
+        if service.finding != finding:
             ASSIGNMENTS.labels(WRITE_REFUSED).inc()
         with suppress(ApiError):  # the Warning remains
-            await self._tell(service, told)
+            await self._tell(service, finding)
 
-    async def _tell(self, service: Service, told: Told | None) -> RetryAfter | None:
+    async def _tell(self, service: Service, finding: Finding | None) -> RetryAfter | None:
         """Write the condition if it says something new, and before it a Warning if the Service waits."""
-        if service.told == told:
+        if service.finding == finding:
             return None
-        if told is not None and told[1] != "Assigned":
-            _, reason, message = told
-            event = reason if reason in ("AddressInUse", "InvalidAddress") else "SyncLoadBalancerFailed"
-            self._warn(service, event, message, about=_WAITS)
+        if finding is not None and finding.reason != ASSIGNED_REASON:
+            is_event = finding.reason in ("AddressInUse", "InvalidAddress")
+            event = finding.reason if is_event else "SyncLoadBalancerFailed"
+            self._warn(service, event, finding.message, about=_WAITS)
         else:
             self._remember(service).warned.pop(_WAITS, None)
         live = await self._services.get(self._client, *service.key, service.uid)
         if live is None:
             return None
         try:
-            body = build_told(live, told, format_time(self._client.server_now()))
+            body = build_found(live, finding, format_time(self._client.server_now()))
             await self._services.replace(self._client, body, subresource="status")
         except (ConflictError, NotFoundError):
             return SOON
@@ -492,7 +493,7 @@ class ServiceController:
                 "Service has a problem",
                 extra={"service": "/".join(service.key), "reason": reason, "why": text},
             )
-            self._events.record(refer_to(service), EventType.WARNING, reason, text)
+            self._events.record(reference_to(SERVICES, service), EventType.WARNING, reason, text)
         memory.warned[about or reason] = text
 
     # What is known

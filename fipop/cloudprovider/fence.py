@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
+from fipop.api.service import Service
 from fipop.boundary import loop_time
+from fipop.cloudprovider.needs import build_stamped
 from fipop.cloudprovider.pools import Pool
-from fipop.cloudprovider.service import Service, build_stamped
 from fipop.cloudprovider.services import ServiceCache
 from fipop.errors import ApiError, ConflictError, NotFoundError
 from fipop.ipam.intervals import AddressSet

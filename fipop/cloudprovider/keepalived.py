@@ -19,10 +19,11 @@ from typing import Any
 
 from fipop.api.codec import format_time
 from fipop.api.objects import read_metadata
+from fipop.api.service import Service
 from fipop.cloudprovider.allocate import Refusal
 from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
 from fipop.cloudprovider.metrics import ASSIGNMENTS, ServiceSnapshot
-from fipop.cloudprovider.service import Service, build_told, refer_to
+from fipop.cloudprovider.needs import build_assigned_finding, build_found
 from fipop.cloudprovider.services import ServiceCache
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address, parse_addresses
@@ -30,7 +31,7 @@ from fipop.ipam.errors import IpamError
 from fipop.jsons import Json, JsonView, as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
-from fipop.kube.resources import CONFIG_MAPS
+from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter, WorkQueue
 from fipop.texts import clean
@@ -404,7 +405,7 @@ class KeepalivedMode:
 
     async def _show_all(self, client: KubeClient, served: Iterable[Service], plan: Plan) -> ApiError | None:
         """Have the statuses of Services follow the plan, and report who waits; return what kept one from that."""
-        left = (each for each in self._services.store.all() if not each.is_load_balancer and each.told)
+        left = (each for each in self._services.store.all() if not each.is_load_balancer and each.finding)
         shown = [*served, *(each for each in left if not each.class_name)]
         waiting, slots = plan.waiting, asyncio.Semaphore(STATUSES_AT_ONCE)
         showing = (
@@ -426,18 +427,18 @@ class KeepalivedMode:
         slots: asyncio.Semaphore,
     ) -> ApiError | None:
         """Have the status of a Service name its address alone, and why it waits; return what kept it from that."""
-        told = None
+        finding = None
         if refusal is not None:
-            told = "True" if held is not None else "False", refusal.reason, refusal.message
-        elif held is not None and service.told:
-            told = "True", "Assigned", f"Assigned {format_address(held.address)}."
-        if service.told == told and (held is None or service.announced == (held.address,)):
+            finding = refusal.to_finding(has_address=held is not None)
+        elif held is not None and service.finding:
+            finding = build_assigned_finding([held.address])
+        if service.finding == finding and (held is None or service.announced == (held.address,)):
             return None
         async with slots:
             try:
                 live = await self._services.get(client, service.namespace, service.name, service.uid)
                 if live is not None:
-                    body = build_told(live, told, format_time(client.server_now()))
+                    body = build_found(live, finding, format_time(client.server_now()))
                     if held is not None:
                         body["status"]["loadBalancer"] = {"ingress": [{"ip": format_address(held.address)}]}
                     await self._services.replace(client, body, subresource="status")
@@ -454,7 +455,9 @@ class KeepalivedMode:
                 fields = {"service": "/".join(service.key), "reason": refusal.reason, "why": refusal.message}
                 logger.warning("Service was not assigned its address", extra=fields)
                 event = "SyncLoadBalancerFailed" if refusal.reason == WRITE_REFUSED else refusal.reason
-                self._events.record(refer_to(service), EventType.WARNING, event, refusal.message)
+                self._events.record(
+                    reference_to(SERVICES, service), EventType.WARNING, event, refusal.message
+                )
         self._refused = frozenset(refused)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, TypeVar
 
+from fipop.api.service import Service, parse_service
 from fipop.cloudprovider.allocate import User
-from fipop.cloudprovider.service import Service, parse_service
 from fipop.errors import ForbiddenError
 from fipop.ipam.addresses import Address
 from fipop.ipam.machines import read_endpoints, read_node

@@ -10,10 +10,14 @@ from fipop.api.conditions import Finding, Verdict
 from fipop.api.objects import ReleaseStatus
 from fipop.errors import FipopError
 from fipop.guests.config_map import ConfigMapResult, Outcome, describe_hidden
+from fipop.guests.harvester import is_taken_by_harvester
+from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import Step
 from fipop.helm.charts import Role
 from fipop.helm.errors import ChartError
-from fipop.helm.releases import Owner, Release, Status
+from fipop.helm.releases import Owner, Release, Status, find_places
+from fipop.rollout.plan import Wish
+from fipop.settings.options import Settings
 from fipop.texts import sentence
 
 PROVISIONING = "GuestProvisioning"
@@ -102,6 +106,33 @@ def judge_config_map(
 def judge_unseen(error: FipopError) -> Finding:
     """Judge a release that could not be read: the ConfigMap alone would make the guest cluster look well."""
     return Finding(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=sentence(str(error)))
+
+
+def judge_releases(
+    steps: Iterable[Step],
+    wish: Wish,
+    record: GuestRecord,
+    settings: Settings,
+    *,
+    problem: ChartError | None,
+    held_up: str,
+) -> dict[Role, Finding]:
+    """Judge all releases. `problem`: why charts cannot be had. `held_up`: why nothing is changed anywhere."""
+    places = {each.role: (each.namespace, each.name) for each in find_places(settings, ())}
+    unknown = settings.unknown_release_options
+    return {
+        each.release.role: judge_release(
+            each,
+            "OptionUnknown" if unknown else wish.reason_of(each.release),
+            place=places[each.release.role],
+            error=record.find_error(each.release) if each.verb.needs_helm else None,
+            problem=problem,
+            waits=each.verb.needs_helm,
+            held_up=describe_unknown_options(unknown) if unknown else held_up,
+            is_taken_by_harvester=is_taken_by_harvester(each.release, record.around or ()),
+        )
+        for each in steps
+    }
 
 
 def judge_release(

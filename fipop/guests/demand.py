@@ -1,8 +1,9 @@
-"""Follows the Services of guest clusters whose range has `perGuest`: one list, then what the plan says.
+"""Floating IPs for the Services of guest clusters whose range has `perGuest`: what the plan says is carried out.
 
-Nothing is written to a guest cluster here. A floating IP that is made or gone has its guest cluster visited, as any
-other does. One that a Service took just before it was deleted comes back: the report keeps its address in quarantine,
-and the next list has a floating IP made that names it.
+A visit hands over the Services that it read, and so does the list of Services alone between two visits. Nothing is
+written to a guest cluster here. A floating IP that is made or gone has its guest cluster visited, as any other does.
+One that a Service took just before it was deleted comes back: the report keeps its address in quarantine, and the next
+list has a floating IP made that names it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from random import Random
+from math import inf
 
 from fipop.addresses.claims import address_of, read_addresses
 from fipop.addresses.decision import bind_guest
-from fipop.addresses.gate import Gate
+from fipop.addresses.guests import ServicesReport
 from fipop.addresses.inventory import is_respecified
 from fipop.addresses.stores import BY_OWNER_NAMESPACE, BY_RANGE
 from fipop.api import names
@@ -32,30 +33,33 @@ from fipop.api.objects import (
     WaitingStatus,
     digest_spec,
 )
+from fipop.api.service import Service
 from fipop.boundary import loop_time
-from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError
-from fipop.guests.access import read_access
-from fipop.guests.clients import GuestClients
-from fipop.guests.demand_record import DemandRecord, DemandReport
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError
 from fipop.guests.desired import is_paused
-from fipop.guests.directory import GuestDirectory, GuestState
-from fipop.guests.observed import read_service_uses
-from fipop.guests.service_uses import ServiceUse, read_classes
-from fipop.guests.services import MET, Seen, Want, judge_demand, plan_floating_ips
+from fipop.guests.discovery import GuestDirectory
+from fipop.guests.record import GuestRecord
+from fipop.guests.services import (
+    MET,
+    Seen,
+    ServiceUse,
+    Want,
+    judge_demand,
+    plan_floating_ips,
+    read_classes,
+    read_uses,
+)
 from fipop.ipam.addresses import FamilyPolicy, format_address
 from fipop.jsons import Json
-from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.rancher.matching import Guest
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip
-from fipop.runtime.workqueue import Priority, RetryAfter
+from fipop.runtime.queues import Event, Request, WorkQueues, request_floating_ip, request_services
 
 logger = logging.getLogger(__name__)
 
 REPORT_SECONDS = 60.0
 """The time between two changes of what floating IPs say of Services."""
-GATE_SECONDS = 5.0
 MOST_NAMED = 8
 """How many Services that use a floating IP its status names."""
 MOST_WAITING = 16
@@ -66,13 +70,9 @@ MOST_WAITING = 16
 class DemandController:
     """Makes floating IPs for Services, and lets them go."""
 
-    client: KubeClient
     guests: GuestDirectory
-    clients: GuestClients
     configuration: Configuration
     queues: WorkQueues
-    gate: Gate
-    random: Random
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guest clusters whose Services are listed from now on."""
@@ -87,64 +87,42 @@ class DemandController:
     def request_new(self, guest_ids: Iterable[str]) -> Iterator[Request]:
         """Yield those of some guest clusters whose Services are to be listed, and are not yet."""
         for guest_id in sorted(guest_ids):
-            record = self.guests.state(guest_id).demand
-            if not record.is_followed and self._find_range(guest_id) is not None:
-                record.is_followed = True
-                yield Request(Key(Kind.SERVICES, "", guest_id), Priority.BACKGROUND)
+            record = self.guests.record(guest_id)
+            if not record.follows_services and self.find_range(guest_id) is not None:
+                record.follows_services = True
+                yield request_services(guest_id)
 
-    async def reconcile(self, guest_id: str) -> RetryAfter | None:
-        """List the Services of a guest cluster, and act; return when to do so again."""
-        state, found = self.guests.state(guest_id), self._find_range(guest_id)
-        if found is None:
-            state.demand = DemandRecord()
-            self.queues.add(*map(request_floating_ip, self.guests.inventory.floating_ips_of(guest_id)))
-            return None
-        if not self.gate.is_open:
-            return RetryAfter(GATE_SECONDS)
-        guest = self.guests.inventory.known(guest_id)
-        if guest is not None and self._may_act(guest):
-            services = await self._list(state, guest)
-            if services is not None:
-                await self._follow(state, guest, found, services)
-        seconds = self.configuration.settings.service_visit_seconds
-        return RetryAfter(seconds * self.random.uniform(0.9, 1.0))
-
-    def _find_range(self, guest_id: str) -> FloatingIPRange | None:
+    def find_range(self, guest_id: str) -> FloatingIPRange | None:
         """Return the range that says how many floating IPs a guest cluster has; None if fipop makes none for it."""
         guest, cache = self.guests.inventory.known(guest_id), self.guests.inventory
         is_off = guest is not None and not guest.cluster.wants_floating_ip
-        if (
-            is_off
-            or not self.configuration.settings.may_create_floating_ips
-            or not self.guests.inventory.exists(guest_id)
-        ):
+        if is_off or not self.configuration.settings.may_create_floating_ips or not cache.exists(guest_id):
             return None
         oldest = next(iter(cache.floating_ips_of(guest_id)), None)
         found = cache.ranges.get("", _range_of(oldest)) if oldest is not None else None
         return found if found is not None and found.spec.per_guest is not None else None
 
-    def _may_act(self, guest: Guest) -> bool:
-        inventory = self.guests.inventory
-        return not (guest.deleting or inventory.is_leaving(guest.id) or is_paused(inventory, guest))
+    def stop(self, record: GuestRecord, guest_id: str) -> None:
+        """Forget the Services of a guest cluster for which no floating IPs are made any more."""
+        record.follows_services, record.services, record.idle_since = False, None, {}
+        record.services_reported_at = -inf
+        self.queues.add(*map(request_floating_ip, self.guests.inventory.floating_ips_of(guest_id)))
 
-    async def _list(self, state: GuestState, guest: Guest) -> tuple[ServiceUse, ...] | None:
-        """List the Services of a guest cluster; None if that cannot be done, which its visits report."""
-        try:
-            access = await read_access(self.client, guest)
-            async with self.clients.session(access, is_urgent=False) as client:
-                return await read_service_uses(client, self._find_classes(state, guest))
-        except FipopError as error:
-            logger.debug("Could not list Services", extra={"guest": guest.id, "error": str(error)})
-            return None
-
-    async def _follow(
-        self, state: GuestState, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
+    async def follow(
+        self, record: GuestRecord, guest: Guest, services: Sequence[Service], now: datetime
     ) -> None:
-        """Make floating IPs, or let one go. Raises: ApiError."""
-        seen = self._see(state, guest, found, services)
+        """Make floating IPs for Services, or delete one; `now` is what the clock of the guest cluster shows.
+
+        Raises: ApiError, TooManyAddressesError.
+        """
+        found = self.find_range(guest.id)
+        if found is None or not self.may_act(guest):
+            return
+        uses = read_uses(services, self._find_classes(record, guest), now)
+        seen = self._see(record, guest, found, uses)
         if not seen.floating_ips:
             return
-        plan, record = plan_floating_ips(seen), state.demand
+        plan = plan_floating_ips(seen)
         record.idle_since = {
             each.uid: record.idle_since.get(each.uid, loop_time())
             for each in seen.floating_ips
@@ -163,18 +141,23 @@ class DemandController:
         if plan.lets_go is not None:
             await self._let_go(plan.lets_go)
 
-    def _find_classes(self, state: GuestState, guest: Guest) -> frozenset[str]:
+    def may_act(self, guest: Guest) -> bool:
+        """Return whether floating IPs of a guest cluster can be made and deleted now."""
+        inventory = self.guests.inventory
+        return not (guest.deleting or inventory.is_leaving(guest.id) or is_paused(inventory, guest))
+
+    def _find_classes(self, record: GuestRecord, guest: Guest) -> frozenset[str]:
         """Return the classes that fipop's provider serves: "" is that of Services without one.
 
         Those are Harvester's if its Service controller runs; on Harvester only a visit that reads Deployments knows.
         """
         classes = read_classes(self.configuration.settings.kubevip_cloud_provider_chart_values.values)
-        around = state.visits.around
+        around = record.around
         is_taken = guest.on_harvester if around is None else any(each.takes_services for each in around)
         return classes - {""} if is_taken else classes
 
     def _see(
-        self, state: GuestState, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
+        self, record: GuestRecord, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
     ) -> Seen:
         cache = self.guests.inventory
         every, read = cache.floating_ips_of(guest.id), cache.pools.get(found.name)
@@ -194,14 +177,14 @@ class DemandController:
             floating_ips=here,
             taken=frozenset(each.name for each in every),
             services=services,
-            foreign_pools=state.visits.foreign_pools,
+            foreign_pools=record.foreign_pools,
             former={each: name for each, name in former.items() if refusal(found.name, each) is None},
             room=limit - shares if limit is not None else None,
-            idle_seconds={uid: loop_time() - since for uid, since in state.demand.idle_since.items()},
+            idle_seconds={uid: loop_time() - since for uid, since in record.idle_since.items()},
         )
 
     def _report(
-        self, record: DemandRecord, seen: Seen, finding: Finding, waiting: Sequence[ServiceUse]
+        self, record: GuestRecord, seen: Seen, finding: Finding, waiting: Sequence[ServiceUse]
     ) -> None:
         """Have the floating IPs say which Services use them, and whether the demand is met; not every moment."""
         used: dict[str, ServicesStatus] = {}
@@ -210,25 +193,24 @@ class DemandController:
             users = sorted(str(one) for one in seen.services if not has.isdisjoint(one.addresses))
             if users:
                 used[each.name] = ServicesStatus(names=tuple(users[:MOST_NAMED]), count=len(users))
-        if loop_time() - record.reported_at < REPORT_SECONDS:
+        if loop_time() - record.services_reported_at < REPORT_SECONDS:
             return
-        now = self.client.server_now()
+        now = self.guests.client.server_now()
         named = tuple(_name_waiting(each, now) for each in waiting[:MOST_WAITING])
-        record.report = DemandReport(
+        report = ServicesReport(
             services=used,
             oldest=seen.floating_ips[0].name,
             finding=finding,
             waiting=WaitingStatus(services=named, count=len(waiting)) if named and finding != MET else None,
         )
-        news = [each for each in seen.floating_ips if not record.report.is_shown_by(each)]
-        if news:
-            record.unshown, record.reported_at = {each.name for each in news}, loop_time()
-            self.queues.add(*map(request_floating_ip, news))
+        if report != record.services:
+            record.services, record.services_reported_at = report, loop_time()
+            self.queues.add(*map(request_floating_ip, seen.floating_ips))
 
     async def _make(self, guest: Guest, found: FloatingIPRange, seen: Seen, want: Want) -> None:
         body = build_floating_ip(guest, found.name, want, overwrites=seen.floating_ips[0].update_config_map)
         try:
-            made = await self.client.create(FLOATING_IPS, body)
+            made = await self.guests.client.create(FLOATING_IPS, body)
         except ConflictError:
             return  # it is there already
         self.guests.inventory.observe(FLOATING_IPS, made)
@@ -237,7 +219,7 @@ class DemandController:
 
     async def _let_go(self, floating_ip: FloatingIP) -> None:
         try:
-            await self.client.delete(
+            await self.guests.client.delete(
                 FLOATING_IPS,
                 floating_ip.name,
                 namespace=floating_ip.namespace,

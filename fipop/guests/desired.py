@@ -14,10 +14,10 @@ from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.boundary import loop_time
 from fipop.guests.config_map import Known
-from fipop.guests.directory import GuestDirectory, GuestState
+from fipop.guests.discovery import GuestDirectory
 from fipop.guests.harvester import is_back
 from fipop.guests.observed import HARVESTER_MAP, Observed
-from fipop.guests.record import VisitRecord
+from fipop.guests.record import GuestRecord
 from fipop.helm.charts import Role, Target
 from fipop.helm.releases import Release, Status, find_places
 from fipop.ipam.addresses import Address, format_address
@@ -66,12 +66,17 @@ class Duty:
         return all(self.granted.issuperset(each.status.addresses) for each in self.floating_ips)
 
     @property
+    def names_interface(self) -> bool:
+        """Whether a floating IP names an interface."""
+        return any(each.spec.interface for each in self.floating_ips)
+
+    @property
     def served(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """The addresses of each floating IP."""
         return {each.key: each.status.addresses for each in self.floating_ips}
 
 
-def find_duty(cache: Inventory, guest_id: str, state: GuestState, settings: Settings) -> Duty | None:
+def find_duty(cache: Inventory, guest_id: str, record: GuestRecord, settings: Settings) -> Duty | None:
     """Return what a guest cluster should have; None if it is only read: paused, unknown, or nothing is due there."""
     guest = cache.known(guest_id)
     if guest is None or is_paused(cache, guest):
@@ -96,7 +101,7 @@ def find_duty(cache: Inventory, guest_id: str, state: GuestState, settings: Sett
     removes = is_leaving(guest, settings)
     reported = [each for status in cache.guest_statuses(guest.id) for each in status.releases]
     is_known = any(each.revision for each in reported)
-    if not (floating_ips or former or removes or _has_old_keys(cache, state, guest.id)):
+    if not (floating_ips or former or removes or _has_old_keys(cache, record, guest.id)):
         return None
     return Duty(
         guest=guest,
@@ -131,7 +136,7 @@ def is_leaving(guest: Guest, settings: Settings) -> bool:
 
 def has_members(guests: GuestDirectory, settings: Settings) -> bool:
     """Whether a guest cluster is opted in."""
-    return any(_is_opted_in(each, settings) for each in guests.all())
+    return any(_is_opted_in(each, settings) for each in guests.inventory.known_guests())
 
 
 def find_members(
@@ -139,8 +144,8 @@ def find_members(
 ) -> dict[str, Member]:
     """Return the guest clusters that are opted in, by id, as the last visits found them."""
     found = {}
-    for guest_id, state in guests.states():
-        guest, record = guests.inventory.known(guest_id), state.visits
+    for guest_id, record in sorted(guests.records.items()):
+        guest = record.guest
         if guest is None or not _is_opted_in(guest, settings):
             continue
         own, own_stable = record.choose_targets(guest.cluster, target, stable)
@@ -154,7 +159,7 @@ def find_members(
     return found
 
 
-def choose_wish(duty: Duty, record: VisitRecord, observed: Observed, rollout: RolloutController) -> Wish:
+def choose_wish(duty: Duty, record: GuestRecord, observed: Observed, rollout: RolloutController) -> Wish:
     """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
     if duty.removes:
         return Wish(remove=True, may_change=is_back(observed.daemon_sets))
@@ -230,9 +235,9 @@ def _is_served(cache: Inventory, guest: Guest) -> bool:
     return bool(served) and not is_paused(cache, guest)
 
 
-def _has_old_keys(cache: Inventory, state: GuestState, guest_id: str) -> bool:
+def _has_old_keys(cache: Inventory, record: GuestRecord, guest_id: str) -> bool:
     """Whether a guest cluster has been without a floating IP for so long that it loses the keys of fipop."""
-    since = state.visits.bare_since
+    since = record.bare_since
     is_bare = since is not None and loop_time() - since >= BARE_SECONDS
     return is_bare and bool(cache.reports.find_ours(guest_id))
 

@@ -6,16 +6,14 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from functools import partial
 from itertools import chain
 
 from fipop.addresses.in_use import InUseAddresses
 from fipop.api import names
+from fipop.api.service import Service
 from fipop.errors import UnavailableError
 from fipop.guests.config_map import parse_config_map
-from fipop.guests.in_use import AddressedService, find_machines, parse_service
-from fipop.guests.service_uses import ServiceUse, read_use
+from fipop.guests.in_use import find_machines, parse_relevant
 from fipop.helm.charts import Role
 from fipop.helm.releases import Release, Status, build_selector, read_release, read_revisions
 from fipop.helm.workloads import (
@@ -40,8 +38,6 @@ from fipop.kube.resources import (
 )
 from fipop.texts import clean
 
-WAIT = timedelta(seconds=5)
-"""How long a Service has no address until it counts as waiting: its provider may be about to serve it."""
 HARVESTER_MAP = "harvester-nad-mapping"
 """The ConfigMap of Harvester's cloud provider, since its chart 0.2.12."""
 _LONGEST_MAP = 64 * 1024
@@ -63,6 +59,12 @@ class Observed:
         """The release of kube-vip."""
         return next(each for each in self.releases if each.role is Role.KUBE_VIP)
 
+    @property
+    def has_provider(self) -> bool:
+        """Whether there is a release of the cloud provider."""
+        found = (each for each in self.releases if each.role is Role.CLOUD_PROVIDER)
+        return any(each.status is not Status.ABSENT for each in found)
+
 
 async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
     """Return the ConfigMaps named `kubevip` of all namespaces: fipop or its predecessor may have written elsewhere."""
@@ -70,23 +72,15 @@ async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
     return (await client.list(CONFIG_MAPS, field_selector=chosen, project=parse_config_map)).items
 
 
-async def read_in_use(client: KubeClient) -> tuple[tuple[Json, ...], tuple[AddressedService, ...]]:
-    """Return the ConfigMaps named `kubevip`, and the Services that name addresses."""
-    config_maps, services = await asyncio.gather(
-        read_config_maps(client), client.list(SERVICES, project=parse_service)
-    )
-    return config_maps, tuple(each for each in services.items if each is not None)
+async def read_services(client: KubeClient) -> tuple[Service, ...]:
+    """Return the Services that may use addresses, or wait for some."""
+    found = await client.list(SERVICES, project=parse_relevant)
+    return tuple(each for each in found.items if each is not None)
 
 
-async def read_service_uses(client: KubeClient, classes: frozenset[str]) -> tuple[ServiceUse, ...]:
-    """Return the Services that use addresses, or have waited for some; the cloud provider serves `classes`."""
-    found = await client.list(SERVICES, project=partial(read_use, classes=classes))
-    ripe = client.server_now() - WAIT
-    return tuple(
-        each if each.since is None or each.since <= ripe else replace(each, lacking=())
-        for each in found.items
-        if each is not None
-    )
+async def read_in_use(client: KubeClient) -> tuple[tuple[Json, ...], tuple[Service, ...]]:
+    """Return the ConfigMaps named `kubevip`, and the Services that may use addresses."""
+    return await asyncio.gather(read_config_maps(client), read_services(client))
 
 
 async def read_machines(client: KubeClient) -> InUseAddresses:

@@ -35,7 +35,7 @@ class Verb(StrEnum):
     UNINSTALL = "uninstall"
 
     @property
-    def needs_turn(self) -> bool:
+    def needs_helm(self) -> bool:
         """Whether it waits for its turn in the queue of helm."""
         return self not in (Verb.NOTHING, Verb.WAIT)
 

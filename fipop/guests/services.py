@@ -3,25 +3,55 @@
 A floating IP is busy if a Service uses one of its addresses, or waits for one that it has free. Each Service that waits
 beyond that wants another floating IP; then `preAllocate` are not busy, and there are `minAllocate` in all. At most
 `maxAllocate` are made, within `maxPerGuest`. One of fipop's making that is not busy, and not wanted, is let go.
+
+A Service waits since it was created, or since our cloud provider said that its pool has no address for it. Other
+providers say nothing: there a Service waits that has no address, and asks for none by name.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
 
 from fipop.addresses.claims import read_addresses
 from fipop.addresses.request import Request, read_request
 from fipop.api import names
+from fipop.api.codec import parse_time
 from fipop.api.conditions import ConditionType, Finding, Verdict
+from fipop.api.names import parse_go_bool
 from fipop.api.objects import EPOCH, FloatingIP, PerGuest
-from fipop.guests.service_uses import ServiceUse
-from fipop.ipam.addresses import Address, Family
+from fipop.api.service import Service, split_classes
+from fipop.guests.in_use import find_in_use, read_name
+from fipop.ipam.addresses import Address, Family, FamilyPolicy
+from fipop.jsons import as_list, as_mapping, as_text
 
+WAIT = timedelta(seconds=5)
+"""How long a Service has no address until it counts as waiting: its provider may be about to serve it."""
+_FULL = frozenset({"PoolFull", "NoPool"})
 MOST_NAMED = 3
 """How many Services that wait a message names."""
 MET = Finding(verdict=Verdict.TRUE, reason="DemandMet", message="No Service waits for another FloatingIP.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceUse:
+    """A Service that uses addresses, or waits for some; its names are fit for a condition."""
+
+    namespace: str
+    name: str
+    addresses: frozenset[Address] = frozenset()
+    lacking: tuple[Family, ...] = ()
+    """The families of which it waits for an address."""
+    is_flexible: bool = False
+    """Whether one of them is enough (PreferDualStack)."""
+    since: datetime | None = None
+    """Since when it waits; None if it does not."""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,3 +258,63 @@ def _find_idle(seen: Seen, busy: set[str], *, spares: int) -> FloatingIP | None:
         if each.is_made_for_services and is_idle and not is_needed and not each.is_deleting:
             return each
     return None
+
+
+# What Services use and wait for
+
+
+def read_classes(values: Mapping[str, Any]) -> frozenset[str]:
+    """Return the classes that the cloud provider serves by the values of its chart; "" stands for none."""
+    extra = values.get("extraEnv")
+    entries = map(as_mapping, as_list(extra))
+    env = {**as_mapping(extra), **{as_text(each.get("name")): each.get("value") for each in entries}}
+    if not parse_go_bool(str(env.get("KUBEVIP_ENABLE_LOADBALANCERCLASS"))):
+        return frozenset({""})
+    return split_classes(as_text(env.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME")))
+
+
+def read_uses(services: Iterable[Service], classes: frozenset[str], now: datetime) -> tuple[ServiceUse, ...]:
+    """Return the Services that use addresses, or have waited for some; the cloud provider serves `classes`.
+
+    Raises: TooManyAddressesError.
+    """
+    ripe = now - WAIT
+    return tuple(
+        each if each.since is None or each.since <= ripe else replace(each, lacking=())
+        for each in (read_use(service, classes=classes) for service in services)
+        if each is not None
+    )
+
+
+def read_use(service: Service, *, classes: frozenset[str]) -> ServiceUse | None:
+    """Return how a Service uses addresses; None if it uses none and waits for none. Raises: TooManyAddressesError."""
+    parts = find_in_use((), (service,)).parts
+    addresses = frozenset(Address(each.part.family, each.part.first) for each in parts if not each.is_pool)
+    since = _find_since(service) if _is_served(service, classes) else None
+    if not addresses and since is None:
+        return None
+    wanted = service.families if service.policy is not FamilyPolicy.SINGLE_STACK else service.families[:1]
+    has = {each.family for each in addresses}
+    return ServiceUse(
+        namespace=read_name(service.namespace),
+        name=read_name(service.name),
+        addresses=addresses,
+        lacking=tuple(each for each in wanted if each not in has) if since is not None else (),
+        is_flexible=service.policy is FamilyPolicy.PREFER_DUAL_STACK,
+        since=since,
+    )
+
+
+def _is_served(service: Service, classes: frozenset[str]) -> bool:
+    is_ours = service.is_load_balancer and service.class_name in classes
+    return is_ours and not (service.is_ignored or service.is_deleting)
+
+
+def _find_since(service: Service) -> datetime | None:
+    """Return since when a Service waits for an address of its pool; None if it does not."""
+    created = parse_time(service.created)
+    if service.finding is not None:
+        found = parse_time(service.finding_since)
+        is_full = service.finding.reason in _FULL
+        return max(created, found) if created is not None and found is not None and is_full else None
+    return None if service.annotation or service.request or service.ingress else created

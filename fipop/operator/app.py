@@ -15,11 +15,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from fipop.addresses.guests import GuestRecords
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import WATCHED
 from fipop.api import names
 from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watch, end_process
-from fipop.guests.clients import GuestClients
+from fipop.guests.access import GuestClients
+from fipop.guests.record import GuestRecord
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm, empty_folder
 from fipop.kube.client import KubeClient, RequestRecord
@@ -161,7 +163,8 @@ class Operator:
             rate=lambda: self._configuration.settings.guest_requests_per_second,
             observe_request=partial(self._note_request, "guest"),
         )
-        self._inventory = Inventory()
+        records = GuestRecords(GuestRecord)
+        self._inventory = Inventory(records)
         self._relister = Relister(
             [self._build_informer(resource) for resource in WATCHED],
             random=world.random,
@@ -171,6 +174,7 @@ class Operator:
         self._manager = Manager(
             client=self._client.for_leader(self._leads_for),
             inventory=self._inventory,
+            records=records,
             events=self._events,
             configuration=self._configuration,
             leads_for=self._leads_for,

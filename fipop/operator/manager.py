@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from fipop.addresses.gate import Gate, GateEvent
+from fipop.addresses.guests import GuestRecords
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.quarantine import QuarantineReconciler, request_reservation
 from fipop.addresses.ranges import RangeReconciler, request_count
@@ -23,14 +24,13 @@ from fipop.addresses.status import StatusBuilder
 from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
-from fipop.guests.clients import GuestClients
+from fipop.guests.access import GuestClients
 from fipop.guests.demand import DemandController
 from fipop.guests.desired import find_members, has_members
-from fipop.guests.directory import GuestDirectory
-from fipop.guests.discovery import GuestReconciler
-from fipop.guests.install import InstallController
-from fipop.guests.permits import WritePermits
+from fipop.guests.discovery import GuestDirectory, GuestReconciler
 from fipop.guests.reconciler import VisitController
+from fipop.guests.record import GuestRecord
+from fipop.guests.releases import InstallController
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm
 from fipop.kube.client import KubeClient
@@ -76,6 +76,7 @@ class Manager:
         *,
         client: KubeClient,
         inventory: Inventory,
+        records: GuestRecords[GuestRecord],
         events: EventRecorder,
         configuration: Configuration,
         leads_for: Callable[[float], bool],
@@ -97,7 +98,7 @@ class Manager:
         self._is_working = False
         inventory.subscribe(self._changed)
 
-        self.guests = guests = GuestDirectory(inventory=inventory, client=client)
+        self.guests = guests = GuestDirectory(inventory=inventory, records=records, client=client)
         self.gate = Gate(inventory=inventory)
         self.rollout = RolloutController(
             client=client,
@@ -117,7 +118,7 @@ class Manager:
             gate=self.gate,
             ours_since=ours_since,
             reservations=self.reservations,
-            statuses=StatusBuilder(inventory=inventory, guests=guests, now=client.server_now),
+            statuses=StatusBuilder(inventory=inventory, now=client.server_now),
             queues=queues,
             events=events,
         )
@@ -132,26 +133,16 @@ class Manager:
             is_gate_open=lambda: self.gate.is_open,
             is_traced=lambda: configuration.settings.trace_ipam_data,
         )
+        self.demand = DemandController(guests=guests, configuration=configuration, queues=queues)
         self.visits = VisitController(
             guests=guests,
             clients=clients,
             configuration=configuration,
-            permits=WritePermits(
-                reservations=self.reservations,
-                gate=self.gate,
-                leads=lambda: leads_for(GUEST_WRITE_SECONDS),
-            ),
+            reservations=self.reservations,
+            leads=lambda: leads_for(GUEST_WRITE_SECONDS),
             queues=queues,
             rollout=self.rollout,
-            gate=self.gate,
-            random=random,
-        )
-        self.demand = DemandController(
-            client=client,
-            guests=guests,
-            clients=clients,
-            configuration=configuration,
-            queues=queues,
+            demand=self.demand,
             gate=self.gate,
             random=random,
         )
@@ -272,7 +263,7 @@ class Manager:
             case Kind.VISIT:
                 return await self.visits.reconcile(key.name)
             case Kind.SERVICES:
-                return await self.demand.reconcile(key.name)
+                return await self.visits.list_services(key.name)
             case Kind.INSTALL:
                 await self.installs.reconcile(key.name)
         return None
@@ -286,7 +277,7 @@ class Manager:
     def settings_changed(self, before: Settings, after: Settings) -> None:
         """Request a visit of every guest cluster; and if floating IPs are created from now on, each of them."""
         self.queues.installs.resize(after.helm_concurrency)
-        for guest in self.guests.all():
+        for guest in self.inventory.known_guests():
             self.queues.add(request_routine_visit(guest.id))
             if after.may_create_floating_ips and not before.may_create_floating_ips:
                 self.queues.add(request_guest(guest.id), *self.demand.request_new([guest.id]))
@@ -304,7 +295,7 @@ class Manager:
             # Its own reconciliation is too late: the guest may be back by then, and would count as visited.
             if not self.guests.inventory.exists(guest_id):
                 self.queues.add(*request_users(self.inventory, self.guests.drop(guest_id)))
-                self.gate.forget(guest_id)
+                self.gate.note_left(guest_id)
         event = Event(resource, change, self.discovery.find_changed(resource, change))
         for guest_id in event.guest_ids:
             self._note_connection(guest_id)

@@ -16,7 +16,7 @@ from fipop.addresses.inventory import Inventory
 from fipop.addresses.status import find_conflict
 from fipop.api.conditions import ConditionType, Verdict, find_condition
 from fipop.api.objects import Capacity, FloatingIP, FloatingIPRange
-from fipop.guests.directory import GuestState
+from fipop.guests.record import GuestRecord
 from fipop.ipam.addresses import Family
 from fipop.metrics.gauges import Series, build_gauge
 from fipop.operator.manager import Manager
@@ -38,7 +38,7 @@ class Fleet:
     """The Unix time when the API server last read an object for us."""
     ranges: Sequence[FloatingIPRange] = ()
     floating_ips: Sequence[FloatingIP] | None = None
-    guests: Sequence[tuple[Guest, GuestState]] = ()
+    guests: Sequence[tuple[Guest, GuestRecord]] = ()
     """Without those that Rancher is removing."""
     without_address: int = 0
     gate_is_open: bool = False
@@ -65,9 +65,9 @@ def read_fleet(fleet: Fleet, cache: Inventory, manager: Manager | None) -> Fleet
         fleet,
         floating_ips=floating_ips,
         guests=[
-            (guest, manager.guests.state(guest.id))
-            for guest in manager.guests.all()
-            if not cache.is_leaving(guest.id)
+            (record.guest, record)
+            for guest_id, record in sorted(manager.guests.records.items())
+            if record.guest is not None and not cache.is_leaving(guest_id)
         ],
         without_address=len(
             opted_in - {""} - {each.namespace for each in floating_ips if each.status.addresses}
@@ -145,8 +145,8 @@ def _render_legacy(fleet: Fleet) -> Iterator[Metric]:
     )
     # Namesakes in two Rancher workspaces share a series (a text with two of it is illegal): up if all are.
     reachable: dict[tuple[str, str], bool] = {}
-    for guest, state in fleet.guests:
-        is_reachable = _is_reachable(state)
+    for guest, record in fleet.guests:
+        is_reachable = _is_reachable(record)
         if is_reachable is not None:
             key = guest.cluster_name, guest.harvester_cluster_name or ""
             reachable[key] = is_reachable and reachable.get(key, True)
@@ -229,7 +229,7 @@ def _render_guests(fleet: Fleet) -> Iterator[Metric]:
         value=fleet.without_address,
     )
     names = {True: "reachable", False: "unreachable", None: "unknown"}
-    counts = Counter(names[_is_reachable(state)] for _, state in fleet.guests)
+    counts = Counter(names[_is_reachable(record)] for _, record in fleet.guests)
     yield build_gauge(
         "fipop_guests",
         "Guest clusters by the result of the last attempt.",
@@ -242,8 +242,8 @@ def _render_guests(fleet: Fleet) -> Iterator[Metric]:
         ("guest", "guest_cluster"),
         (
             ((guest.id, guest.cluster_name), finished_at)
-            for guest, state in fleet.guests
-            if (finished_at := state.visits.finished_at) is not None
+            for guest, record in fleet.guests
+            if (finished_at := record.finished_at) is not None
         ),
     )
     yield build_gauge(
@@ -255,14 +255,14 @@ def _render_guests(fleet: Fleet) -> Iterator[Metric]:
                 (guest.id, guest.cluster_name, report.finding.reason),
                 report.finding.verdict is Verdict.TRUE,
             )
-            for guest, state in fleet.guests
-            if (report := state.demand.report) is not None
+            for guest, record in fleet.guests
+            if (report := record.services) is not None
         ),
     )
 
 
-def _is_reachable(state: GuestState) -> bool | None:
-    return state.visits.observation.reachable if state.visits.observation is not None else None
+def _is_reachable(record: GuestRecord) -> bool | None:
+    return record.observation.reachable if record.observation is not None else None
 
 
 def _render_rollout(fleet: Fleet) -> Iterator[Metric]:

@@ -85,6 +85,16 @@ def request_routine_visit(guest_id: str) -> Request:
     return Request(Key(Kind.VISIT, "", guest_id))
 
 
+def request_services(guest_id: str) -> Request:
+    """Request a list of the Services of a guest alone, without hurry."""
+    return Request(Key(Kind.SERVICES, "", guest_id), Priority.BACKGROUND)
+
+
+def request_install(guest_id: str, priority: Priority, delay_seconds: float) -> Request:
+    """Request a turn of helm for a guest whose releases have to change."""
+    return Request(Key(Kind.INSTALL, "", guest_id), priority, delay_seconds)
+
+
 class Event(NamedTuple):
     """A change that the cluster cache took in, however it was learned.
 

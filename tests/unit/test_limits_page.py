@@ -7,8 +7,9 @@ import pytest
 
 from fipop import deadlines
 from fipop.addresses import gate, quarantine, ranges, reports
+from fipop.api import service
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
-from fipop.cloudprovider import allocate, pools, service
+from fipop.cloudprovider import allocate, pools
 from fipop.guests import config_map, in_use
 from fipop.guests import desired as duties
 from fipop.helm import command, process, proxy

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from fipop.addresses.in_use import Carrier, InUseAddresses, build_parts
+from fipop.addresses.in_use import Carrier, InUseAddresses, Source, build_parts
 from fipop.addresses.inventory import Inventory
-from fipop.addresses.reports import Source
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.ranges import Usage

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fipop.api.service import Service, parse_service
 from fipop.cloudprovider.keepalived import (
     Held,
     KeepalivedOptions,
@@ -16,7 +17,6 @@ from fipop.cloudprovider.keepalived import (
     read_held,
     render,
 )
-from fipop.cloudprovider.service import Service, parse_service
 from fipop.ipam.addresses import format_address, parse_address
 
 Json = dict[str, Any]

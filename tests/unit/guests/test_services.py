@@ -16,8 +16,7 @@ from fipop.api.objects import (
     PerGuest,
     digest_spec,
 )
-from fipop.guests.service_uses import ServiceUse
-from fipop.guests.services import Plan, Seen, Want, plan_floating_ips
+from fipop.guests.services import Plan, Seen, ServiceUse, Want, plan_floating_ips
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
 
 V4, V6 = Family.IPV4, Family.IPV6

@@ -4,12 +4,10 @@ from dataclasses import fields, replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from fipop.addresses.guests import GuestObservation
+from fipop.addresses.guests import GuestObservation, ServicesReport
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import Capacity, FloatingIPRange, Metadata, RangeSpec, RangeStatus, Usage
-from fipop.guests.demand_record import DemandRecord, DemandReport
-from fipop.guests.directory import GuestState
-from fipop.guests.record import VisitRecord
+from fipop.guests.record import GuestRecord
 from fipop.guests.services import MET
 from fipop.helm.charts import Chart, Role, Target
 from fipop.metrics import counters
@@ -52,15 +50,15 @@ def guest_of(
     harvester_cluster_name: str = "harv1",
     *,
     reachable: bool | None = True,
-) -> tuple[Guest, GuestState]:
+) -> tuple[Guest, GuestRecord]:
     """Return a guest cluster with what is remembered of it; one with `reachable` None was not tried yet."""
-    visits = VisitRecord(
+    guest = build_guest(guest_id, name=cluster_name, harvester_cluster_name=harvester_cluster_name)
+    return guest, GuestRecord(
+        guest=guest,
         observation=GuestObservation(reachable=reachable) if reachable is not None else None,
         finished_at=1.5e9,
+        services=ServicesReport(services={}, oldest="", finding=MET),
     )
-    report = DemandReport(services={}, oldest="", finding=MET)
-    guest = build_guest(guest_id, name=cluster_name, harvester_cluster_name=harvester_cluster_name)
-    return guest, GuestState(visits=visits, demand=DemandRecord(report=report))
 
 
 FLEET = Fleet(

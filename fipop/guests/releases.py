@@ -1,4 +1,6 @@
-"""helm in guest clusters: observe again, decide, run one step, and have the guest cluster visited.
+"""What happens to the releases of a guest cluster: observe, decide, run one step, and have it visited.
+
+A new guest cluster gets both releases in one turn. What its visit saw within the last 10 s is not read again.
 
 As many guest clusters at a time as this queue has workers: that bounds the processes of helm.
 """
@@ -14,12 +16,11 @@ from pathlib import Path
 
 from fipop.addresses.gate import Gate
 from fipop.errors import ApiError, FipopError, GuestError
-from fipop.guests.access import read_access
-from fipop.guests.clients import GuestClients
+from fipop.guests.access import GuestClients, read_access
 from fipop.guests.desired import Duty, choose_wish, count_event, find_duty
-from fipop.guests.directory import GuestDirectory
+from fipop.guests.discovery import GuestDirectory
 from fipop.guests.observed import Observed, list_revisions, observe
-from fipop.guests.record import VisitRecord
+from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import Step, Verb, plan_releases
 from fipop.helm.chart_store import Access, ChartStore
 from fipop.helm.charts import Chart, Role, Values, hide_values
@@ -55,69 +56,77 @@ class InstallController:
 
     async def reconcile(self, guest_id: str) -> None:
         """Bring the releases of a guest cluster one step further, if that is still wanted."""
-        state = self.guests.state(guest_id)
-        duty = find_duty(self.guests.inventory, guest_id, state, self.configuration.settings)
+        record = self.guests.record(guest_id)
+        duty = find_duty(self.guests.inventory, guest_id, record, self.configuration.settings)
         if duty is None or not duty.places or not self.gate.is_open:
             return
-        record = state.visits
         try:
             access = await read_access(self.guests.client, duty.guest)
-            async with self.clients.session(access, is_urgent=False) as client:
-                observed = await observe(client, duty.places, around=record.around)
+            observed = record.take_observed(duty.places) or await self._observe(record, duty, access)
         except (ApiError, GuestError) as error:
             # The visit that follows reports it, and comes back.
             logger.debug("Could not read releases", extra={"guest": guest_id, "error": str(error)})
             self.queues.add(request_routine_visit(guest_id))
             return
-        observed = replace(observed, releases=record.mark_foreign(observed.releases))
         wish = choose_wish(duty, record, observed, self.rollout)
-        steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_turn]
+        steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_helm]
         target = wish.target.name if wish.target is not None else ""
-        if not steps or record.rest_seconds(target):
+        if not steps or record.backoff_seconds(target):
             return
         if steps[0].verb is not Verb.INSPECT:
-            record.note_turn(target)
+            record.record_turn(target)
+        is_new = all(each.is_missing for each in observed.releases)
         failures: dict[str, FipopError] = {}
         try:
             for step in steps:
-                turn = Turn(
-                    controller=self,
-                    access=access,
-                    duty=duty,
-                    record=record,
-                    observed=observed,
-                    step=step,
-                    wish=wish,
+                failure = await self._try(
+                    InstallStep(
+                        controller=self,
+                        access=access,
+                        duty=duty,
+                        record=record,
+                        observed=observed,
+                        step=step,
+                        wish=wish,
+                    )
                 )
-                failure = await self._try(turn)
                 if failure is not None:
                     failures[str(step.release)] = failure
-                if failure is None or wish.remove:
-                    break  # a release that helm cannot change does not keep the other one from a change
+                # A release that helm cannot change does not keep the other one from a change.
+                goes_on = failure is not None or (is_new and step.verb is Verb.UPGRADE)
+                if wish.remove or not goes_on:
+                    break
             is_repair = step.verb is Verb.UPGRADE and step.release.is_at(wish.target)
             if failures or is_repair:
-                record.let_rest(target, failures)
+                record.record_failure(target, failures)
             elif step.verb is Verb.UPGRADE:
-                record.rest = None
+                record.backoff = None
         finally:
+            record.end_turn()
             self.queues.add(request_routine_visit(guest_id))
 
-    async def _try(self, turn: Turn) -> FipopError | None:
+    async def _observe(self, record: GuestRecord, duty: Duty, access: GuestAccess) -> Observed:
+        """Read the releases. Raises ApiError and GuestError."""
+        async with self.clients.session(access, is_urgent=False) as client:
+            observed = await observe(client, duty.places, around=record.around)
+        return replace(observed, releases=record.mark_foreign(observed.releases))
+
+    async def _try(self, install: InstallStep) -> FipopError | None:
         """Run one step. Return why it failed."""
-        step = turn.step
+        step = install.step
         fields = {
-            "cluster": turn.duty.guest.cluster_name,
+            "cluster": install.duty.guest.cluster_name,
             "release": str(step.release),
             "verb": step.verb.value,
         }
         try:
-            await turn.run()
+            await install.run()
         except FipopError as error:
             logger.warning("Could not change release", extra=fields | {"error": str(error)})
-            self._count(turn.duty, step, success=False)
+            self._count(install.duty, step, success=False)
             return error
         logger.info("Changed release", extra=fields)
-        self._count(turn.duty, step, success=True)
+        self._count(install.duty, step, success=True)
         return None
 
     def _count(self, duty: Duty, step: Step, *, success: bool) -> None:
@@ -126,13 +135,13 @@ class InstallController:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """One guest cluster's turn: what was decided for it, with all that its step needs."""
+class InstallStep:
+    """One step of a guest cluster's turn: what was decided, with all that it needs."""
 
     controller: InstallController
     access: GuestAccess
     duty: Duty
-    record: VisitRecord
+    record: GuestRecord
     observed: Observed
     step: Step
     wish: Wish
