@@ -70,7 +70,7 @@ class InstallController:
             self.queues.add(request_routine_visit(guest_id))
             return
         observed = replace(observed, releases=record.mark_foreign(observed.releases))
-        wish = choose_wish(duty, record, observed, self.rollout)
+        wish = choose_wish(duty, observed, self.rollout)
         steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_turn]
         target = wish.target.name if wish.target is not None else ""
         if not steps or record.rest_seconds(target):

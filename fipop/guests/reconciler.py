@@ -204,7 +204,7 @@ class VisitController:
                     await self._park(duty, client, observed)
         wish, steps = Wish(), ()  # type: tuple[Wish, tuple[Step, ...]]
         if observed is not None:
-            wish = choose_wish(duty, state.visits, observed, self.rollout)
+            wish = choose_wish(duty, observed, self.rollout)
             steps = plan_releases(observed.releases, wish)
         self._enqueue_helm(state, duty, steps, wish)
         if written.outcome is Outcome.FAILED and not guest.provisioned and self._is_provisioning(guest):

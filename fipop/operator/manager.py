@@ -25,7 +25,7 @@ from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.guests.clients import GuestClients
 from fipop.guests.demand import DemandController
-from fipop.guests.desired import find_members, has_members
+from fipop.guests.desired import OptedInGuests
 from fipop.guests.directory import GuestDirectory
 from fipop.guests.discovery import GuestReconciler
 from fipop.guests.install import InstallController
@@ -43,6 +43,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.rollout.controller import RolloutController
+from fipop.rollout.kept import RolloutStore
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import (
     OBJECT_CONCURRENCY,
@@ -100,13 +101,11 @@ class Manager:
         self.guests = guests = GuestDirectory(inventory=inventory, client=client)
         self.gate = Gate(inventory=inventory)
         self.rollout = RolloutController(
-            client=client,
-            namespace=namespace,
+            members=OptedInGuests(guests=guests, configuration=configuration),
+            store=RolloutStore(client=client, namespace=namespace),
             charts=charts,
             configuration=configuration,
             queues=queues,
-            has_members=lambda: has_members(guests, configuration.settings),
-            look=lambda *targets: find_members(guests, configuration.settings, *targets),
         )
 
         self.reservations = ReservationStore(client=client, inventory=inventory)
