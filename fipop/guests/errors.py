@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from fipop.api.names import KUBECONFIG_SECRET_SUFFIX
-from fipop.errors import ApiError, FipopError, GuestError
-from fipop.kube.client import TOKEN_REFUSED
+from fipop.errors import FipopError, GuestError, TokenRefusedError
 
 
 def explain_refusal(error: FipopError, *, workspace: str, cluster_name: str) -> FipopError:
     """Return an error of a guest cluster; if Rancher refused the token, one that names its Secret and the remedy."""
-    if not isinstance(error, ApiError) or error.reason != TOKEN_REFUSED:
+    if not isinstance(error, TokenRefusedError):
         return error
     secret = f"{workspace}/{cluster_name}{KUBECONFIG_SECRET_SUFFIX}"
     return GuestError(

@@ -22,7 +22,7 @@ from fipop.addresses.reports import Source
 from fipop.api.conditions import Finding
 from fipop.backoff import Backoff
 from fipop.boundary import loop_time
-from fipop.errors import ApiError, ConflictError, FipopError, GuestError
+from fipop.errors import ApiError, ConflictError, FipopError, GuestError, RequestTimeoutError
 from fipop.guests.access import KubeconfigMissingError, NotConnectedError, read_access
 from fipop.guests.clients import GuestClients
 from fipop.guests.conditions import (
@@ -70,7 +70,7 @@ from fipop.helm.charts import Role
 from fipop.helm.releases import Release, Status, find_places
 from fipop.ipam.addresses import parse_address
 from fipop.jsons import Json
-from fipop.kube.client import TIMEOUT, KubeClient
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
 from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
 from fipop.rancher.discovery import retry_delay_seconds
@@ -165,9 +165,8 @@ class VisitController:
         except FipopError as error:
             self._note_unread(guest_id)
             logger.info("Could not read guest cluster", extra={"guest": guest_id, "error": str(error)})
-            if isinstance(error, VisitTimeoutError) or (
-                isinstance(error, ApiError) and (error.status or error.reason == TIMEOUT)
-            ):
+            has_answered = isinstance(error, ApiError) and error.status > 0
+            if has_answered or isinstance(error, VisitTimeoutError | RequestTimeoutError):
                 self.gate.note_answer()  # one that hangs refuses nothing
             elif isinstance(error, GuestError) and not isinstance(error, TooManyAddressesError):
                 self.gate.note_gone(guest_id)
