@@ -31,13 +31,15 @@ class Cache:
         """The folder of `key`, filled by `fill` unless it is there.
 
         One builder works at a time, whatever the key: two compilers side by side need twice the memory and
-        are no faster. The others wait, calling `on_wait` now and then, and mostly find then what they wanted.
+        are no faster. The others call `on_wait` now and then, until it is their turn or what they want is there.
         """
-        found = self.find(key)
-        if found is not None:
-            return found
-        with self._lock(on_wait):
-            return self.find(key) or self._fill(key, fill)
+        while (found := self.find(key)) is None:
+            with self._lock() as is_ours:
+                if is_ours:
+                    return self.find(key) or self._fill(key, fill)
+            on_wait()
+            time.sleep(_LOCK_POLL_SECONDS)
+        return found
 
     def _fill(self, key: str, fill: Callable[[Path], None]) -> Path:
         # Whoever holds the lock is the only builder, so any unfinished folder belongs to one that was killed.
@@ -55,14 +57,11 @@ class Cache:
             shutil.rmtree(unfinished, ignore_errors=True)
 
     @contextmanager
-    def _lock(self, on_wait: Callable[[], None]) -> Iterator[None]:
+    def _lock(self) -> Iterator[bool]:
         self._root.mkdir(parents=True, exist_ok=True)
         # The kernel gives the lock back when its holder dies, which a file that merely exists would not.
         with (self._root / ".lock").open("w") as lock:
-            while not _try_lock(lock.fileno()):
-                on_wait()
-                time.sleep(_LOCK_POLL_SECONDS)
-            yield
+            yield _try_lock(lock.fileno())
 
 
 def _try_lock(descriptor: int) -> bool:

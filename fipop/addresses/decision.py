@@ -10,31 +10,28 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from fipop.addresses.claims import Claim, address_of, names_address, read_addresses
+from fipop.addresses.claims import Claim, address_of, read_addresses
+from fipop.addresses.holders import find_holder
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.range_selection import find_range, find_restriction
-from fipop.addresses.ranges import describe_problem
 from fipop.addresses.request import (
     Blocker,
     Request,
     blocker_of,
-    describe_holder,
     describe_invalid,
-    describe_namer,
+    describe_problem,
     describe_reporter,
     describe_stranger,
-    describe_wait,
     is_made_by_us,
     read_request,
 )
-from fipop.addresses.reservations import can_take
 from fipop.addresses.stores import BY_FORMER_OWNER, former_key
 from fipop.api import names
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Owner, Requested
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
-from fipop.rancher.discovery import choose_cluster
+from fipop.rancher.links import choose_cluster
 from fipop.rancher.objects import ProvisioningCluster
 
 _MAY_PASS = frozenset({"RangeFull", "QuotaExceeded"})
@@ -140,27 +137,6 @@ def is_inherited(view: DecisionView, floating_ip: FloatingIP) -> bool:
     """Return whether kube-fip-operator assigned what the spec names: it is older than fipop, and has no status yet."""
     since = view.ours_since
     return since is not None and floating_ip.created < since and not floating_ip.status.observed_generation
-
-
-def is_older(one: FloatingIP, other: FloatingIP) -> bool:
-    """Return whether a floating IP is older; of two of the same second, the one whose name comes first."""
-    return (one.created, one.key) < (other.created, other.key)
-
-
-def find_holder(inventory: Inventory, claim: Claim) -> Blocker | None:
-    """Return who has an address, by its reservation or its status; None if the claimant can have it."""
-    known = inventory.reservation(claim.space, claim.address)
-    if known is not None and can_take(inventory, known, claim):
-        return None
-    if known is not None:
-        return describe_holder(known, describe_wait(inventory, known))
-    mine = inventory.floating_ips.get(*claim.owner.key)
-    for namer in inventory.named_by(claim.space, claim.address):
-        if mine is None or namer.key == claim.owner.key:
-            return None
-        if names_address(namer, claim.space, claim.address) or is_older(namer, mine):
-            return describe_namer(namer, claim.address)
-    return None
 
 
 def _build_owner(inventory: Inventory, floating_ip: FloatingIP, held: list[FloatingIPReservation]) -> Owner:
@@ -374,8 +350,9 @@ class _Allocation:
         shares = self.inventory.shares(claim.owner.namespace, claim.range)
         if limit is None or claim.name in shares or len(shares | {each.name for each in beside}) < limit:
             return None
+        noun = "address" if limit == 1 else "addresses"
         message = (
-            f'Range "{claim.range}" assigns at most {limit} addresses to a guest cluster (maxPerGuest): '
+            f'Range "{claim.range}" assigns at most {limit} {noun} to a guest cluster (maxPerGuest): '
             f"{claim.owner.namespace} has {len(shares)}, addresses in quarantine included. Delete unused FloatingIPs, "
             "name one of these addresses in spec.ipaddress, or choose another range."
         )

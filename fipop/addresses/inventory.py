@@ -40,11 +40,9 @@ from fipop.ipam.errors import IpamError, UnreadableSpecError
 from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import Range, RangeTable, RangeUsage, Usage
 from fipop.jsons import JsonView
-from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.rancher.discovery import Links, choose_cluster, glimpse_guest
+from fipop.rancher.links import Links, choose_cluster, glimpse_guest
 from fipop.rancher.matching import Guest, fits_guest
-from fipop.runtime.informer import Informer
 from fipop.runtime.store import Change, Projection
 
 logger = logging.getLogger(__name__)
@@ -109,9 +107,9 @@ class Inventory(Stores):
         """Have a handler called with each later change, whatever brings it, after it is in the indexes."""
         self._handlers.append(handler)
 
-    def build_informer(self, client: KubeClient, resource: Resource) -> Informer[Any]:
-        """Return the way by which events and lists of a kind come in."""
-        return Informer(client, resource, self.store_of(resource), partial(self._take, resource))
+    def taker_of(self, resource: Resource) -> Callable[[Change[Any] | None], None]:
+        """Return what takes in a change that the store of a kind has by now."""
+        return partial(self._take, resource)
 
     def observe(self, resource: Resource, obj: JsonView) -> None:
         """Take in the answer of our own read or write."""

@@ -109,12 +109,16 @@ def find_range(
 
 def describe_misfits(inventory: Inventory, guest: Guest, nearest: Sequence[FloatingIPRange] = ()) -> str:
     """Return, as sentences, that no range serves a guest, and what of some of them differs, the nearest first."""
-    by_harvester = sorted(
-        inventory.ranges.all(), key=lambda each: each.harvester_cluster != guest.harvester_cluster_name
+    by_nearness = sorted(
+        inventory.ranges.all(),
+        key=lambda each: (
+            not each.harvester_cluster and each.match_labels is None,
+            each.harvester_cluster != guest.harvester_cluster_name,
+        ),
     )
     named = [
         f'Range "{each.name}" {describe_misfit(each, guest)}.'
-        for each in (nearest or by_harvester)[:MOST_NAMED]
+        for each in (nearest or by_nearness)[:MOST_NAMED]
     ]
     remedy = "Create one, or correct one of these." if named else "Create one."
     return " ".join([f'No range serves guest cluster "{guest.cluster_name}".', *named, remedy])
@@ -137,7 +141,7 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
         return Blocker(reason="GuestNotFound", message=message)
     if is_allowed(found, guest) and (not spec.restrict_to_matching or would_be_chosen(found, guest)):
         return None
-    option = "restrictToMatching" if is_allowed(found, guest) else "allowedWorkspaces, allowedClusters"
+    option = "restrictToMatching" if is_allowed(found, guest) else "allowedWorkspaces and allowedClusters"
     message = f'Range "{found.name}" does not serve this guest cluster: see its {option}. Use another range.'
     return Blocker(reason="RangeRestricted", message=message)
 

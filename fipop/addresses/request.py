@@ -8,10 +8,10 @@ from datetime import datetime
 
 from fipop.addresses.claims import address_of
 from fipop.addresses.inventory import Inventory
-from fipop.api import codec, names
+from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
-from fipop.ipam.errors import AddressOutOfRangeError, IpamError
+from fipop.ipam.errors import AddressOutOfRangeError, IpamError, UnreadableSpecError
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.texts import find_alike, sentence
 
@@ -148,10 +148,14 @@ def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> s
     read_since = inventory.reports.read_since(guest_id)
     unread_since = inventory.reports.unread_since(guest_id)
     if unread_since is not None:
-        return f"Guest cluster {guest_id} could not be read since {codec.format_time(unread_since)}."
+        return (
+            f"guest cluster {guest_id} could not be read since {format_time(unread_since)}. Check that it answers, or "
+            "choose another address."
+        )
     if read_since is None or until is None or read_since < until:
         return ""
-    return describe_user(inventory, guest_id, address_of(reservation))
+    user = describe_user(inventory, guest_id, address_of(reservation))
+    return f"{user} Remove it there, or choose another address." if user else ""
 
 
 def describe_namer(floating_ip: FloatingIP, address: Address) -> Blocker:
@@ -187,3 +191,9 @@ def describe_reporter(guest_id: str, address: Address) -> Blocker:
         f"{names.ANNOTATION_IGNORE_CLAIM} to the id of that guest cluster."
     )
     return Blocker(reason="AddressInUse", message=message)
+
+
+def describe_problem(name: str, problem: IpamError | None, reason: str) -> Blocker:
+    """Return why a range cannot be read."""
+    remedy = "it" if isinstance(problem, UnreadableSpecError) else "spec.iprange or spec.exclude"
+    return Blocker(reason=reason, message=f'Range "{name}" is invalid: {problem}. Correct {remedy}.')

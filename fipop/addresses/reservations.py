@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from fipop.addresses.claims import Claim, address_of, reservation_name
+from fipop.addresses.holders import can_take
 from fipop.addresses.inventory import Inventory
 from fipop.api.objects import (
     FloatingIPReservation,
     Metadata,
     Owner,
     PastOwner,
-    Requested,
     ReservationSpec,
     build_body,
 )
@@ -149,25 +149,6 @@ class ReservationStore:
 
     def _take(self, answer: Json) -> None:
         self.inventory.observe_reservation(answer)
-
-
-def can_take(inventory: Inventory, known: FloatingIPReservation, claim: Claim) -> bool:
-    """Return whether a claimant can have a reservation that exists.
-
-    One that is held, only its owner. One in quarantine, who had it, and who names it in the same guest cluster. Or the
-    floating IP of the same name and range, whose guest cluster of the same name and workspace replaces one that is
-    gone; if that lives on outside of Rancher, only if its successor uses the address: it is the same one.
-    """
-    former, owner = known.spec.owner, claim.owner
-    if known.is_held or former.key == owner.key:
-        return former.key == owner.key
-    if former.namespace == owner.namespace:
-        return claim.requested is Requested.STATIC
-    had = former.workspace, former.cluster, former.name, known.spec.range
-    is_successor = had == (owner.workspace, owner.cluster, owner.name, claim.range) and bool(owner.cluster)
-    if not is_successor or inventory.exists(former.namespace):
-        return False
-    return not former.imported or inventory.reports.find_carrier(owner.namespace, claim.address) is not None
 
 
 def build_held(known: FloatingIPReservation | None, claim: Claim, now: datetime) -> FloatingIPReservation:

@@ -16,15 +16,9 @@ from fipop.guests.demand_record import DemandRecord
 from fipop.guests.record import VisitRecord
 from fipop.kube.client import KubeClient
 from fipop.metrics.counters import forget_guest
-from fipop.rancher.discovery import (
-    Discovery,
-    Links,
-    NotAGuest,
-    choose_cluster,
-    discover_guest,
-    glimpse_guest,
-)
+from fipop.rancher.discovery import discover_guest
 from fipop.rancher.link_reader import LinkReader
+from fipop.rancher.links import Discovery, Links, NotAGuest, choose_cluster, glimpse_guest
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 

@@ -27,7 +27,8 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.rancher.discovery import NotAGuest, Waiting, retry_delay_seconds
+from fipop.rancher.discovery import retry_delay_seconds
+from fipop.rancher.links import NotAGuest, Waiting
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster
 from fipop.runtime.configuration import Configuration

@@ -63,9 +63,9 @@ class RangeFullError(IpamError):
 
 
 class AddressOutOfRangeError(IpamError):
-    """The range does not assign the address; `reason` ends the clause."""
+    """The range does not assign the address, which `reason`."""
 
     def __init__(self, *, address: str, range_name: str, pool_text: str, reason: str) -> None:
         super().__init__(
-            f"range {quote(range_name)} ({quote(pool_text)}) does not assign {address}: the address {reason}"
+            f"range {quote(range_name)} ({quote(pool_text)}) does not assign {address}, which {reason}"
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Generic, NamedTuple, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack, overload
 
 import aiohttp
 
@@ -21,10 +21,9 @@ from fipop.boundary import ApiRequest, ApiResponse, ApiServer, loop_time
 from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
 from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
 from fipop.jsons import Json, as_list, as_mapping
-from fipop.kube.resources import Resource
+from fipop.kube.resources import Listing, Resource
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 MANAGEMENT_BYTES = 512 << 20
 PAGE_ITEMS, MOST_PAGES = 500, 10_000
@@ -64,14 +63,6 @@ class CutError(aiohttp.ClientError):
 
 class RedirectError(aiohttp.ClientPayloadError):
     """The server answered with a redirect: no other server gets the token, and no answer of another one counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[T_co]):
-    """A complete list, as it was at one version of the store."""
-
-    items: tuple[T_co, ...]
-    resource_version: int
 
 
 class ListOptions(TypedDict, total=False):

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 from urllib.parse import quote
 
 from fipop.api.names import GROUP, VERSION
 from fipop.errors import ApiError
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T_co]):
+    """A complete list, as it was at one version of the store."""
+
+    items: tuple[T_co, ...]
+    resource_version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import WATCHED
@@ -23,6 +24,7 @@ from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm, empty_folder
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
+from fipop.kube.resources import Resource
 from fipop.metrics import counters
 from fipop.metrics.gauges import Gauges, build_registry
 from fipop.operator.crds import find_our_age, read_crds, settle_crds
@@ -32,7 +34,7 @@ from fipop.operator.metrics import Fleet, read_fleet, render_fleet
 from fipop.operator.predecessor import Predecessor
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.http import ProbeServer
-from fipop.runtime.informer import Relister
+from fipop.runtime.informer import Informer, Relister
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
 from fipop.runtime.queues import build_queues
@@ -161,7 +163,7 @@ class Operator:
         )
         self._inventory = Inventory()
         self._relister = Relister(
-            [self._inventory.build_informer(self._client, resource) for resource in WATCHED],
+            [self._build_informer(resource) for resource in WATCHED],
             random=world.random,
             every_seconds=options.resync_seconds,
         )
@@ -242,8 +244,11 @@ class Operator:
     async def _watch(self) -> None:
         """Watch after the first lists: they are here long before those of the watch, which may not be served yet."""
         await self._relister.loaded.wait()
-        informers = {each: self._inventory.build_informer(self._client, each) for each in WATCHED}
-        await self._world.watch({resource: each.take for resource, each in informers.items()})
+        await self._world.watch({resource: self._build_informer(resource).take for resource in WATCHED})
+
+    def _build_informer(self, resource: Resource) -> Informer[Any]:
+        inventory = self._inventory
+        return Informer(self._client, resource, inventory.store_of(resource), inventory.taker_of(resource))
 
     async def _lead(self) -> None:
         """Work as the leader, until cancelled; not while another installation or kube-fip-operator works."""

@@ -11,7 +11,7 @@ from fipop.addresses.decision import DecisionView, decide
 from fipop.addresses.in_use import Carrier, InUseAddresses, build_parts
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.range_selection import choose_for_guest
-from fipop.addresses.ranges import build_status
+from fipop.addresses.range_status import build_status
 from fipop.addresses.reconciler import build_spec_patch
 from fipop.addresses.reports import Source
 from fipop.addresses.reservations import build_held, build_quarantined
@@ -24,6 +24,7 @@ from fipop.guests.in_use import SERVICE
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
+from fipop.runtime.informer import Informer
 
 MAX_ROUNDS = 5
 """A decision can change what others wait for: so many rounds over all floating IPs are made at most."""
@@ -56,7 +57,8 @@ class DryRun:
         for resource in WATCHED:  # reservations first, owners after them, as the operator does
             # kube-fip-operator knows no reservations: before our CRDs are there, none exist.
             if resource != FLOATING_IP_RESERVATIONS or self._has_reservations:
-                await self.cache.build_informer(self._client, resource).relist()
+                store, take = self.cache.store_of(resource), self.cache.taker_of(resource)
+                await Informer(self._client, resource, store, take).relist()
         for each in self.cache.clusters.all():
             await self._guests.discover(each.cluster_name)
         for guest_id, addresses in carried.items():

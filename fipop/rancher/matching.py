@@ -110,16 +110,16 @@ def describe_misfit(each: FloatingIPRange, guest: Guest) -> str:
     if not each.harvester_cluster and each.match_labels is None:
         return "has neither harvesterClusterName nor clusterSelector"
     if each.harvester_cluster and each.harvester_cluster != guest.harvester_cluster_name:
-        own = guest.harvester_cluster_name or "none in Rancher"
-        return f"is of Harvester cluster {each.harvester_cluster}, the guest cluster is on {own}"
+        own = guest.harvester_cluster_name or "none that Rancher knows"
+        return f"is of Harvester cluster {each.harvester_cluster}, and the guest cluster is on {own}"
     if lacking:
-        return f"selects {', '.join(lacking)}"
+        return f"selects {', '.join(lacking)}, which the guest cluster does not have"
     if not is_allowed(each, guest):
-        return "does not have it in allowedWorkspaces and allowedClusters"
+        return "does not list the guest cluster in allowedWorkspaces or allowedClusters"
     if would_be_chosen(each, guest):
         return ""
     own = ", ".join(guest.networks) or "none that is known"
-    return f"is of network {each.harvester_network}, the guest cluster is on {own}"
+    return f"is of network {each.harvester_network}, and the guest cluster is on {own}"
 
 
 def is_on_network(guest: Guest, network: str) -> bool:

@@ -381,8 +381,10 @@ def judge_lack(snapshot: Snapshot, summary: GuestSummary) -> Finding:
     elif may_create and any(each.wants_floating_ip for each in summary.clusters):
         severity, message = Severity.CRITICAL, f"{message}: no range serves it"
     first = summary.clusters[0]
-    advice = f"{_kubectl('describe', PROVISIONING_CLUSTERS, first)} shows in its events what differs"
-    return point(subject, severity, "NoFloatingIP", message, advice)
+    message += ". The events of its Cluster show what differs"
+    return point(
+        subject, severity, "NoFloatingIP", message, _kubectl("describe", PROVISIONING_CLUSTERS, first)
+    )
 
 
 def judge_floating_ip(each: FloatingIPReport, one: Condition, now: datetime) -> Finding:

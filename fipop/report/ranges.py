@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from fipop.addresses.ranges import find_ineffective
+from fipop.addresses.range_status import find_ineffective
 from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
 from fipop.api.objects import Capacity, FloatingIPRange, Usage
 from fipop.ipam.addresses import Family

@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 from fipop.api.codec import UnreadableError
 from fipop.errors import FipopError
 from fipop.jsons import JsonView
-from fipop.kube.client import Listing
+from fipop.kube.resources import Listing
 
 logger = logging.getLogger(__name__)
 

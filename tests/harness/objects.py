@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fipop.addresses.inventory import Inventory
-from fipop.addresses.ranges import build_status
+from fipop.addresses.range_status import build_status
 from fipop.api.codec import write
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
 from fipop.ipam.addresses import Address, Family, address_key, explode_address, parse_address

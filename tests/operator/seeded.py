@@ -59,13 +59,13 @@ FAULTS = (
     ),
     Fault(
         "anyone-takes",
-        f"{ADDRESSES}/reservations.py",
+        f"{ADDRESSES}/holders.py",
         "    if known.is_held or former.key == owner.key:\n        return former.key == owner.key\n",
         "    return True\n",
     ),
     Fault(
         "anyone-takes-from-quarantine",
-        f"{ADDRESSES}/reservations.py",
+        f"{ADDRESSES}/holders.py",
         "    if former.namespace == owner.namespace:\n        return claim.requested is Requested.STATIC\n",
         "    return True\n",
     ),

@@ -61,6 +61,19 @@ async def test_an_address_stays_in_quarantine_while_its_former_guest_cluster_use
     assert fleet.held() == {NAME: B}
 
 
+async def test_who_asks_for_an_address_in_quarantine_is_told_what_keeps_it_there_and_what_to_do() -> None:
+    fleet = await had()
+    fleet.guests[A].add_service(X)
+    fleet.ask_for_another(B, X)
+    await fleet.pass_time(ENDED)
+    assert fleet.message(B).endswith(
+        f"Service default/web in guest cluster {A} uses it. Remove it there, or choose another address."
+    )
+    fleet.guests[A].silent = True
+    await fleet.pass_time(ENDED)
+    assert fleet.message(B).endswith(" UTC. Check that it answers, or choose another address.")
+
+
 async def test_only_the_addresses_that_a_guest_cluster_still_uses_stay_in_quarantine() -> None:
     fleet = build_fleet(A, iprange="10.0.0.10-10.0.0.99")
     await fleet.start(leader_election=False)

@@ -119,6 +119,14 @@ async def test_who_matches_no_range_is_told_what_differs_those_of_its_harvester_
         assert ("hv9" in message, '"c"' in message) == (True, False)
 
 
+async def test_ranges_that_serve_only_who_names_them_are_named_after_those_with_a_selector() -> None:
+    fleet = await no_range(
+        **{name: {} for name in ("a", "b", "c")}, mine={"clusterSelector": {"matchLabels": {"net": "green"}}}
+    )
+    ((_, _, message),) = fleet.events("Cluster/cluster-c-m-a")
+    assert 'Range "mine" selects net=green, which the guest cluster does not have.' in message
+
+
 async def test_misspelt_annotations_are_named_in_the_conditions_of_a_range_and_of_a_floating_ip() -> None:
     fleet = Fleet()
     fleet.add_range(clusterSelector={"matchLabels": {}})

@@ -150,7 +150,7 @@ class Page:
         found = await self._snapshots.get()
         only_unreachable = request.query.get("reachable") == "no"
         chosen = (each for each in found.guests if not only_unreachable or each.reachable is False)
-        return self._show("guests.html", found, **_cut(chosen))
+        return self._show("guests.html", found, only_unreachable=only_unreachable, **_cut(chosen))
 
     async def _search(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()

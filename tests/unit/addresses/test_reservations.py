@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from fipop.addresses.claims import Claim
+from fipop.addresses.holders import can_take
 from fipop.addresses.in_use import Carrier, InUseAddresses, build_parts
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.reports import Source
-from fipop.addresses.reservations import can_take
 from fipop.api.objects import FloatingIPReservation, Owner, Requested
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS

@@ -13,7 +13,7 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.rancher.discovery import Discovery, NotAGuest, Waiting
+from fipop.rancher.links import Discovery, NotAGuest, Waiting
 from fipop.rancher.matching import Guest
 from tests.harness.objects import Json, cache_of
 

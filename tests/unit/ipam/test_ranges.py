@@ -169,7 +169,7 @@ def test_an_address_that_the_range_does_not_assign_is_refused_with_the_reason(
     network = Network(lan(text, exclude=("10.0.0.7",), skip_end_ips=True, avoid_buggy_ips=True))
     refusal = network.table.refusal("lan", parse_address(address))
     assert isinstance(refusal, AddressOutOfRangeError)
-    assert f"the address {reason}" in str(refusal)
+    assert f", which {reason}" in str(refusal)
 
 
 # Overlapping ranges

@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 from fipop.errors import ForbiddenError, UnavailableError
 from fipop.jsons import JsonView
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS, Resource
-from fipop.rancher.discovery import (
-    Links,
-    NotAGuest,
-    Waiting,
-    choose_cluster,
-    discover_guest,
-    retry_delay_seconds,
-)
+from fipop.rancher.discovery import discover_guest, retry_delay_seconds
 from fipop.rancher.link_reader import LinkReader
+from fipop.rancher.links import Links, NotAGuest, Waiting, choose_cluster
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import (
     ManagementCluster,

@@ -216,7 +216,7 @@ def test_the_same_ranges_give_the_same_choice_in_whatever_order_they_come(ranges
     [
         ({}, GUEST, ["harvesterClusterName", "clusterSelector"]),
         ({"harvester_cluster": "harv2"}, GUEST, ["Harvester cluster harv2", "harv1"]),
-        ({"harvester_cluster": "harv2"}, ELSEWHERE, ["Harvester cluster harv2", "none in Rancher"]),
+        ({"harvester_cluster": "harv2"}, ELSEWHERE, ["Harvester cluster harv2", "none that Rancher knows"]),
         ({"match_labels": {"site": "south", "environment": "test"}}, GUEST, ["selects site=south"]),
         ({"harvester_cluster": "harv1", "allowed_workspaces": ("other",)}, GUEST, ["allowedWorkspaces"]),
         ({"match_labels": {}, "allowed_clusters": ("other",)}, GUEST, ["allowedClusters"]),

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from fipop.errors import ApiError, UnavailableError
-from fipop.kube.client import Listing
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
     FLOATING_IPS,
     PROVISIONING_CLUSTERS,
+    Listing,
     Resource,
 )
 from fipop.report.reading import NotManagementClusterError, read_leadership, read_snapshot, read_workload

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from fipop.kube.client import Listing
+from fipop.kube.resources import Listing
 from fipop.runtime.store import Change, RestoredStoreError, Store
 
 

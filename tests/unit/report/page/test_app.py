@@ -144,9 +144,27 @@ async def test_each_family_of_a_range_has_a_row_and_a_large_number_is_a_power_of
     assert "dual default IPv4 10.0 % 10.0 % 1 0 9 10 Ready" in overview
     assert "dual default IPv6 0.0 % 0.0 % 0 0 2^64 2^64 Ready" in overview
     assert "broken default unknown Invalid" in overview
-    assert "IPv4: 10.0 % 10.0 % 1 used, 0 in quarantine, 9 free of 10." in dual
-    assert "IPv6: 0.0 % 0.0 % 0 used, 0 in quarantine, 2^64 free of 2^64." in dual
+    assert "IPv4 10.0 % 10.0 % : 1 used, 0 in quarantine, 9 free of 10." in dual
+    assert "IPv6 0.0 % 0.0 % : 0 used, 0 in quarantine, 2^64 free of 2^64." in dual
     assert "100" not in broken
+
+
+async def test_remarks_about_one_address_are_apart() -> None:
+    lost = build_reservation("10.9.9.9", range_name="gone", quarantined_until="2026-04-01T00:00:00Z")
+    ((_, text),) = (await read_pages(snapshot(reservations=[lost]), "/search?q=10.9.9.9")).values()
+    assert "until 2026-04-01 00:00:00Z or later range" in re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+
+
+@pytest.mark.parametrize(
+    ("path", "chosen"),
+    [
+        *(("/floating-ips", "All"), ("/floating-ips?ready=False", "Not ready"), ("/guests", "All")),
+        ("/guests?reachable=no", "Unreachable"),
+    ],
+)
+async def test_a_list_shows_which_filter_is_chosen(path: str, chosen: str) -> None:
+    ((_, text),) = (await read_pages(ADDRESSES, path)).values()
+    assert re.findall(r'aria-current="page">([^<]+)<', text) == [chosen]
 
 
 def test_every_template_escapes() -> None:
