@@ -251,6 +251,11 @@ def _classify_reserved(
     if spec.guest_gone_since is not None:
         gone = f"The guest cluster was found gone from Rancher at {moment(spec.guest_gone_since)}"
         remarks.append(f"{gone}. It may run on, so the address waits 24 h longer")
+    if spec.quarantined_until is not None and spec.quarantined_until <= snapshot.now:
+        guest = snapshot.cluster_of(owner.namespace, owner.cluster) or owner.namespace
+        remarks.append(
+            f"This time is over: fipop waits until it can read guest cluster {guest} and does not find the address there"
+        )
     return AddressReport(
         address=format_address(address),
         space=spec.space,
