@@ -17,7 +17,6 @@ from fipop.guests.discovery import GuestDirectory
 from fipop.guests.harvester import is_back
 from fipop.guests.observed import HARVESTER_MAP, Observed
 from fipop.guests.record import GuestRecord
-from fipop.guests.record import GuestRecord
 from fipop.helm.charts import Role, Target
 from fipop.helm.releases import Release, Status, find_places
 from fipop.ipam.addresses import Address, format_address
