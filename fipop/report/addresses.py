@@ -274,7 +274,8 @@ def _find_reserved(
     if spec.quarantined_until is not None and spec.quarantined_until <= snapshot.now:
         guest = owner.cluster or owner.namespace
         remarks.append(
-            f"This time is over: fipop waits until it can read guest cluster {guest} and does not find the address there"
+            f"This time is over: fipop waits until it can read guest cluster {guest} and does not find the address "
+            "there"
         )
     others = (_ownership(snapshot, each) for each in named_by if each.key != spec.owner.key)
     state = AddressState.HELD if found.is_held else AddressState.QUARANTINED
