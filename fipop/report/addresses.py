@@ -254,7 +254,7 @@ def _classify_reserved(
     if spec.quarantined_until is not None and spec.quarantined_until <= snapshot.now:
         guest = snapshot.cluster_of(owner.namespace, owner.cluster) or owner.namespace
         remarks.append(
-            f"This time is over: fipop waits until it can read guest cluster {guest} and does not find the address there"
+            f"This time is over: fipop waits until it can read guest cluster {guest} and does not find it there"
         )
     return AddressReport(
         address=format_address(address),
