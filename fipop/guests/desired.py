@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from fipop.addresses.claims import address_of, read_addresses, slots_named_by
 from fipop.addresses.decision import bind_guest
@@ -24,7 +23,9 @@ from fipop.ipam.addresses import Address, format_address
 from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.rancher.matching import Guest, is_same_network
 from fipop.rollout.controller import RolloutController
-from fipop.rollout.plan import Member, Wish
+from fipop.rollout.member import Member
+from fipop.rollout.plan import Wish
+from fipop.runtime.configuration import Configuration
 from fipop.settings.options import Settings
 
 BARE_SECONDS = 600.0
@@ -134,38 +135,40 @@ def is_leaving(guest: Guest, settings: Settings) -> bool:
     return wants_removal and not (settings.unknown_release_options or guest.deleting)
 
 
-def has_members(guests: GuestDirectory, settings: Settings) -> bool:
-    """Whether a guest cluster is opted in."""
-    return any(_is_opted_in(each, settings) for each in guests.inventory.known_guests())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptedInGuests:
+    """The guest clusters in which fipop keeps releases, for the controller of rollouts."""
 
+    guests: GuestDirectory
+    configuration: Configuration
 
-def find_members(
-    guests: GuestDirectory, settings: Settings, target: Target, stable: Target | None
-) -> dict[str, Member]:
-    """Return the guest clusters that are opted in, by id, as the last visits found them."""
-    found = {}
-    for guest_id, record in sorted(guests.records.items()):
-        guest = record.guest
-        if guest is None or not _is_opted_in(guest, settings):
-            continue
+    def list_opted_in(self) -> Iterator[Guest]:
+        """Yield the guest clusters that are opted in, by id."""
+        settings = self.configuration.settings
+        return (guest for guest in self.guests.inventory.known_guests() if _is_opted_in(guest, settings))
+
+    def find_member(self, guest: Guest, target: Target, stable: Target | None) -> Member:
+        """Return a guest cluster as its last visit found it, with these targets as they are for it."""
+        record = self.guests.record(guest.id)
         own, own_stable = record.choose_targets(guest.cluster, target, stable)
-        member = Member(
+        return Member(
+            target=own,
+            stable=own_stable,
+            releases=record.releases,
             visited_at=record.visited_at,
-            is_open=guest.provisioned and _is_served(guests.inventory, guest),
+            taken_up_at=record.began_at if record.began_target == own.name else None,
+            is_eligible=guest.provisioned and _is_served(self.guests.inventory, guest),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
-            began_at=record.began_at if record.began_target == own.name else None,
         )
-        found[guest_id] = member.see(record.releases, own, own_stable)
-    return found
 
 
-def choose_wish(duty: Duty, record: GuestRecord, observed: Observed, rollout: RolloutController) -> Wish:
+def choose_wish(duty: Duty, observed: Observed, rollout: RolloutController) -> Wish:
     """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
     if duty.removes:
         return Wish(remove=True, may_change=is_back(observed.daemon_sets))
     if not duty.keeps:
         return Wish()
-    return rollout.wish(duty.guest.id, partial(record.choose_targets, duty.guest.cluster), observed.releases)
+    return rollout.decide_goal(duty.guest, observed.releases)
 
 
 def choose_namespace(duty: Duty, observed: Observed | None, written: str | None) -> str | None:
@@ -216,8 +219,8 @@ def _with_interface(cache: Inventory, floating_ip: FloatingIP) -> FloatingIP:
     return replace(floating_ip, spec=replace(floating_ip.spec, interface=found.spec.interface))
 
 
-def _is_opted_in(guest: Guest | None, settings: Settings) -> bool:
-    return guest is not None and settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
+def _is_opted_in(guest: Guest, settings: Settings) -> bool:
+    return settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
 
 
 def is_paused(cache: Inventory, guest: Guest) -> bool:

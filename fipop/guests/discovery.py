@@ -19,10 +19,10 @@ from fipop.addresses.reports import News
 from fipop.api import names
 from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIP
-from fipop.errors import ConflictError, ForbiddenError
+from fipop.errors import ConflictError, NamespaceTerminatingError
 from fipop.guests.record import GuestRecord
 from fipop.jsons import Json
-from fipop.kube.client import NAMESPACE_TERMINATING, KubeClient
+from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -287,9 +287,7 @@ class GuestReconciler:
         """Make the floating IP; its range is written with its address, since until then another may serve it."""
         try:
             made = await self.guests.client.create(FLOATING_IPS, build_floating_ip(guest))
-        except (ConflictError, ForbiddenError) as error:
-            if isinstance(error, ForbiddenError) and error.reason != NAMESPACE_TERMINATING:
-                raise
+        except (ConflictError, NamespaceTerminatingError) as error:
             logger.debug("Did not create FloatingIP", extra={"guest": guest.id, "error": str(error)})
             return
         self.guests.inventory.observe(FLOATING_IPS, made)

@@ -23,7 +23,14 @@ from fipop.api.conditions import Finding
 from fipop.api.objects import FloatingIPReservation
 from fipop.backoff import Backoff
 from fipop.boundary import loop_time
-from fipop.errors import ApiError, ConflictError, FipopError, GuestError, UnavailableError
+from fipop.errors import (
+    ApiError,
+    ConflictError,
+    FipopError,
+    GuestError,
+    RequestTimeoutError,
+    UnavailableError,
+)
 from fipop.guests.access import (
     GuestClients,
     KubeconfigMissingError,
@@ -74,7 +81,7 @@ from fipop.guests.release_plan import SOON_SECONDS, plan_releases
 from fipop.guests.visit import NEW_SECONDS, YOUNG_SECONDS, Visit
 from fipop.helm.charts import Role
 from fipop.ipam.addresses import parse_address
-from fipop.kube.client import TIMEOUT, KubeClient
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
 from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
 from fipop.rancher.matching import Guest
@@ -186,8 +193,8 @@ class VisitController:
         except FipopError as error:
             self._note_unread(guest_id)
             logger.info("Could not read guest cluster", extra={"guest": guest_id, "error": str(error)})
-            is_answer = isinstance(error, ApiError) and (error.status or error.reason == TIMEOUT)
-            if isinstance(error, VisitTimeoutError) or is_answer:
+            has_answered = isinstance(error, ApiError) and error.status > 0
+            if has_answered or isinstance(error, VisitTimeoutError | RequestTimeoutError):
                 self.gate.note_answer()  # one that hangs refuses nothing
             elif isinstance(error, GuestError) and not isinstance(error, TooManyAddressesError):
                 self.gate.note_gone(guest_id)
@@ -234,7 +241,7 @@ class VisitController:
             with visit.parking.collect():
                 await self._park(visit, duty, client)
         if visit.observed is not None:
-            visit.wish = choose_wish(duty, visit.record, visit.observed, self.rollout)
+            visit.wish = choose_wish(duty, visit.observed, self.rollout)
             visit.steps = plan_releases(visit.observed.releases, visit.wish)
             if visit.needs_helm:
                 visit.record.keep_observed(visit.observed, visit.observed_at)

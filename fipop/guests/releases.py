@@ -68,7 +68,7 @@ class InstallController:
             logger.debug("Could not read releases", extra={"guest": guest_id, "error": str(error)})
             self.queues.add(request_routine_visit(guest_id))
             return
-        wish = choose_wish(duty, record, observed, self.rollout)
+        wish = choose_wish(duty, observed, self.rollout)
         steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_helm]
         target = wish.target.name if wish.target is not None else ""
         if not steps or record.backoff_seconds(target):

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from fipop.boundary import loop_time
 from fipop.errors import ApiError, FipopError, ForbiddenError
 from fipop.helm.charts import Chart
 from fipop.helm.command import Helm
@@ -31,6 +32,8 @@ from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, SECRETS, Resource
 from fipop.settings.options import Settings
 
+SOURCE_REST_SECONDS = 30.0
+"""How long a source of charts rests that failed."""
 MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
 _LONGEST_CREDENTIAL, _LONGEST_AUTHORITY = 16 * 1024, 512 * 1024
 _PEM = "-----BEGIN CERTIFICATE-----"
@@ -81,33 +84,52 @@ class ChartStore:
     client: KubeClient
     namespace: str
     _paths: dict[Chart, Path] = field(default_factory=dict)
+    _answers: dict[Chart, Chart] = field(default_factory=dict)
+    """By order, what was resolved since the archives were last sorted out: an order means one chart until then."""
+    _failures: dict[Chart, tuple[float, ChartError]] = field(default_factory=dict)
+    """By order, until when its source rests, and why."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def resolve(self, order: Chart, access: Access) -> Chart:
-        """Return which chart an order means now: its version and the digest of its archive. Raises ChartError."""
+        """Return which chart an order means: its version and the digest of its archive, which is on disk now.
+
+        Raises ChartError, and for some time the same one again: a source that failed rests.
+        """
         async with self._turn:
-            try:
-                with self.helm.private_folder() as folder:
-                    return await self._keep(order, await self._fetch(order, access, folder))
-            except HelmError as error:
-                condition = _REASONS.get(error.failure, "ReleaseFailed")
-                raise _problem(order, error.failure.value, condition) from error
-            except (ChartAccessError, ApiError) as error:
-                raise _problem(order, str(error), "ChartAccessMissing") from error
-            except OSError as error:
-                reason = (
-                    "the file does not exist in the pod of the operator, or fipop cannot read or store it"
-                )
-                raise _problem(order, reason) from error
+            if order in self._paths:
+                return order
+            if order in self._answers:
+                return self._answers[order]
+            until, problem = self._failures.pop(order, (0.0, None))
+            if problem is None or loop_time() >= until:
+                try:
+                    self._answers[order] = await self._resolve(order, access)
+                    return self._answers[order]
+                except ChartError as error:
+                    until, problem = loop_time() + SOURCE_REST_SECONDS, error
+            self._failures[order] = until, problem
+            raise problem
+
+    async def _resolve(self, order: Chart, access: Access) -> Chart:
+        try:
+            with self.helm.private_folder() as folder:
+                return await self._keep(order, await self._fetch(order, access, folder))
+        except HelmError as error:
+            condition = _REASONS.get(error.failure, "ReleaseFailed")
+            raise _problem(order, error.failure.value, condition) from error
+        except (ChartAccessError, ApiError) as error:
+            raise _problem(order, str(error), "ChartAccessMissing") from error
+        except OSError as error:
+            reason = "the file does not exist in the pod of the operator, or fipop cannot read or store it"
+            raise _problem(order, reason) from error
 
     async def path(self, chart: Chart, access: Access) -> Path:
         """Return the archive of a chart that was resolved, by this process or another. Raises ChartError."""
-        if chart not in self._paths:
-            await self.resolve(chart, access)
-        return self._paths[chart]
+        return self._paths[await self.resolve(chart, access)]
 
     def keep_only(self, charts: Iterable[Chart]) -> None:
-        """Delete the archives of all other charts."""
+        """Delete the archives of all other charts. The next order of a newest version asks its source again."""
+        self._answers.clear()
         wanted = {self._paths[each] for each in charts if each in self._paths}
         for chart, path in list(self._paths.items()):
             if path not in wanted:

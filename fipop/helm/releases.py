@@ -116,7 +116,7 @@ class Release:
         return self.status is not Status.DEPLOYED and not self.has_former
 
     @property
-    def is_free(self) -> bool:
+    def is_unlocked(self) -> bool:
         """Whether no other helm works on it, no foreign release has its name, and no other workload has its role."""
         is_locked = self.status.is_under_way and self.is_by_hand
         return self.owner is not Owner.OTHER and not is_locked and not self.beside

@@ -26,7 +26,7 @@ from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.guests.access import GuestClients
 from fipop.guests.demand import DemandController
-from fipop.guests.desired import find_members, has_members
+from fipop.guests.desired import OptedInGuests
 from fipop.guests.discovery import GuestDirectory, GuestReconciler
 from fipop.guests.reconciler import VisitController
 from fipop.guests.record import GuestRecord
@@ -43,6 +43,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.rollout.controller import RolloutController
+from fipop.rollout.kept import RolloutStore
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import (
     OBJECT_CONCURRENCY,
@@ -101,13 +102,11 @@ class Manager:
         self.guests = guests = GuestDirectory(inventory=inventory, records=records, client=client)
         self.gate = Gate(inventory=inventory)
         self.rollout = RolloutController(
-            client=client,
-            namespace=namespace,
+            members=OptedInGuests(guests=guests, configuration=configuration),
+            store=RolloutStore(client=client, namespace=namespace),
             charts=charts,
             configuration=configuration,
             queues=queues,
-            has_members=lambda: has_members(guests, configuration.settings),
-            look=lambda *targets: find_members(guests, configuration.settings, *targets),
         )
 
         self.reservations = ReservationStore(client=client, inventory=inventory)

@@ -25,7 +25,7 @@ from fipop.report.ranges import RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
 from fipop.report.values import find_unfitting
-from fipop.rollout.controller import describe_change
+from fipop.rollout.kept import describe_change
 from fipop.rollout.plan import Phase
 from fipop.texts import count_text, sentence
 
