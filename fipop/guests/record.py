@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fipop.addresses.guests import AddressRecord
+from fipop.api.conditions import Finding
 from fipop.backoff import Backoff
 from fipop.boundary import loop_time
 from fipop.errors import FipopError
@@ -64,8 +65,10 @@ class GuestRecord(AddressRecord):
 
     idle_since: dict[str, float] = field(default_factory=dict)
     """Since when no Service uses a floating IP, by its uid."""
+    demand: Finding | None = None
+    """Whether all Services that wait get a floating IP; None before the first list."""
     services_reported_at: float = -math.inf
-    """When the report of Services changed last."""
+    """When a status was written last that says it."""
 
     # Releases
 

@@ -252,11 +252,11 @@ def _render_guests(fleet: Fleet) -> Iterator[Metric]:
         ("guest", "guest_cluster", "reason"),
         (
             (
-                (guest.id, guest.cluster_name, report.finding.reason),
-                report.finding.verdict is Verdict.TRUE,
+                (guest.id, guest.cluster_name, demand.reason),
+                demand.verdict is Verdict.TRUE,
             )
             for guest, record in fleet.guests
-            if (report := record.services) is not None
+            if (demand := record.demand) is not None
         ),
     )
 
