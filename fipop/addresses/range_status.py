@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.request import describe_problem
-from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.objects import FloatingIPRange
+from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
+from fipop.api.objects import FloatingIPRange, RangeStatus, build_capacity
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import MOST_NAMED, OVERLAP_REMEDY, RangeUsage
 from fipop.rancher.objects import ManagementCluster
-from fipop.texts import count_text, sentence
+from fipop.texts import count_text, sentence, suggest
+
+
+def build_status(
+    inventory: Inventory, found: FloatingIPRange, usage: RangeUsage | None, now: datetime
+) -> RangeStatus:
+    """Return the status of a range: its usage, None if it cannot be read, and its conditions.
+
+    What guest clusters use without a floating IP stays as it is.
+    """
+    conditions = build_conditions(inventory, found, usage)
+    return replace(
+        found.status,
+        capacity=build_capacity(usage) if usage is not None else None,
+        conditions=merge_conditions(found.status.conditions, conditions, now),
+        observed_generation=found.metadata.generation,
+    )
 
 
 def may_be_harvester(cluster: ManagementCluster) -> bool:
@@ -26,20 +43,21 @@ def describe_unknown_harvester(inventory: Inventory, found: FloatingIPRange) -> 
     wanted = found.harvester_cluster
     if not wanted or any(may_be_harvester(each) and each.display_name == wanted for each in clusters):
         return ""
-    known = ", ".join(sorted(f'"{each.display_name}"' for each in clusters if each.is_harvester))
+    known = sorted(each.display_name for each in clusters if each.is_harvester)
+    shown = ", ".join(f'"{each}"' for each in known) or "none"
     return (
-        f'Rancher has no Harvester cluster "{wanted}": it has {known or "none"}. Correct the annotation '
+        f'Rancher has no Harvester cluster "{wanted}"{suggest(wanted, known)}: it has {shown}. Correct the annotation '
         "harvesterClusterName, or import the cluster into Rancher with that name."
     )
 
 
 def build_conditions(
-    inventory: Inventory, found: FloatingIPRange, usage: RangeUsage | None, unknown: str = ""
+    inventory: Inventory, found: FloatingIPRange, usage: RangeUsage | None
 ) -> tuple[Condition, ...]:
     """Say whether the range can be read and what it means, and which older ranges take addresses from it.
 
-    `unknown`: that its Harvester cluster is not in Rancher. A range may be made before that cluster is imported, and
-    serves floating IPs that name it: it is ready all the same.
+    A range may be made before its Harvester cluster is imported, and serves floating IPs that name it: it is ready
+    all the same.
     """
     others = inventory.pools.older(found.name) if usage is not None else []
     status, reason = Verdict.FALSE, "Invalid"
@@ -49,11 +67,12 @@ def build_conditions(
         reason = "Draining"
         message = f'Range "{found.name}" is draining: it assigns no addresses, and FloatingIPs keep theirs.'
     else:
+        unknown = describe_unknown_harvester(inventory, found)
         status, reason = Verdict.TRUE, "HarvesterNotFound" if unknown else "Ready"
         notes = (
             describe_total(inventory, found, usage),
             describe_overlap(inventory, found, usage, others),
-            *find_ineffective(inventory, found, usage),
+            *find_ineffective(inventory, found, is_used=usage.whole.used > 0 or usage.whole.out_of_range > 0),
             unknown,
         )
         message = " ".join(filter(None, notes))
@@ -63,7 +82,9 @@ def build_conditions(
         type=ConditionType.CONFLICT,
         status=Verdict.TRUE if others else Verdict.FALSE,
         reason="Overlap" if others else "NoOverlap",
-        message=f'Range "{found.name}" overlaps the older {", ".join(others)}.' if others else "",
+        message=f'Range "{found.name}" overlaps the older {", ".join(others)}. {OVERLAP_REMEDY}.'
+        if others
+        else "",
     )
     return tuple(
         replace(condition, observed_generation=found.metadata.generation) for condition in (ready, conflict)
@@ -93,8 +114,11 @@ def describe_overlap(
     return f"{count_text(lost)} of its addresses are those of older ranges: {names}. {OVERLAP_REMEDY}."
 
 
-def find_ineffective(inventory: Inventory, found: FloatingIPRange, usage: RangeUsage) -> tuple[str, ...]:
-    """Return a sentence about each part of a range that means another thing than it shows, or has no effect."""
+def find_ineffective(inventory: Inventory, found: FloatingIPRange, *, is_used: bool) -> tuple[str, ...]:
+    """Return a sentence about each part of a range that means another thing than it shows, or has no effect.
+
+    `is_used`: floating IPs hold its addresses.
+    """
     ranges, spec = inventory.pools, found.spec
     read = ranges.get(found.name)
     if read is None:
@@ -116,7 +140,6 @@ def find_ineffective(inventory: Inventory, found: FloatingIPRange, usage: RangeU
             f"The limit spec.perGuest.maxAllocate is {spec.per_guest.max_allocate}, but spec.maxPerGuest allows a "
             f"guest cluster only {spec.max_per_guest}. Raise maxPerGuest, or lower maxAllocate."
         )
-    is_used = usage.whole.used or usage.whole.out_of_range
     if not found.harvester_cluster and found.match_labels is None and not is_used:
         serves = "no guest cluster" if spec.restrict_to_matching else "only FloatingIPs that name it"
         notes.append(

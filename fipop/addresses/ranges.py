@@ -6,13 +6,12 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fipop.addresses.inventory import Inventory, is_respecified
-from fipop.addresses.range_status import build_conditions, describe_unknown_harvester, may_be_harvester
+from fipop.addresses.range_status import build_status, may_be_harvester
 from fipop.api.codec import write_patch
-from fipop.api.conditions import merge_conditions
-from fipop.api.objects import FloatingIPRange, RangeStatus, Reported, build_capacity
+from fipop.api.objects import FloatingIPRange, Reported
 from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError
 from fipop.ipam.addresses import format_address
@@ -96,22 +95,12 @@ class RangeReconciler:
 
     async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> None:
         """Write the status of a range if it changed; what guest clusters use, at most once a minute."""
-        read = self.inventory.pools.get(found.name)
-        families = read.pool.families if read is not None else ()
-        capacity = build_capacity(usage, families) if usage is not None else None
-        unknown = describe_unknown_harvester(self.inventory, found)
-        conditions = build_conditions(self.inventory, found, usage, unknown)
         before = found.status
         reported, count = self._find_reported(found)
         if loop_time() - self._reported_at.get(found.name, -math.inf) < REPORTED_SECONDS:
             reported, count = before.reported, before.reported_count
-        wanted = RangeStatus(
-            capacity=capacity,
-            reported=reported,
-            reported_count=count,
-            conditions=merge_conditions(before.conditions, conditions, self.client.server_now()),
-            observed_generation=found.metadata.generation,
-        )
+        status = build_status(self.inventory, found, usage, self.client.server_now())
+        wanted = replace(status, reported=reported, reported_count=count)
         is_written = wanted != before and await self._write(found, write_patch(wanted))
         if is_written and (reported, count) != (before.reported, before.reported_count):
             self._reported_at[found.name] = loop_time()

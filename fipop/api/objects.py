@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -173,10 +173,15 @@ class Usage(YamlFields):
     quarantined: int = 0
     out_of_range: int = 0
 
+    @property
+    def percent(self) -> float:
+        """How much is used or in quarantine, 0 to 100."""
+        return round(100 * (self.used + self.quarantined) / max(1, self.total), 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity(Usage):
-    """The counts of a range, and for `kubectl get` what is free of each family of its pool: `251/254`."""
+    """The counts of a range, and for `kubectl get` what is free of each family that it assigns: `251/254`."""
 
     ipv4: Usage = Usage()
     ipv6: Usage = Usage()
@@ -485,13 +490,13 @@ def build_body(reservation: FloatingIPReservation) -> Json:
     return {"metadata": metadata, "spec": write(reservation.spec)}
 
 
-def build_capacity(usage: RangeUsage, families: Collection[ipam.Family] = ()) -> Capacity:
-    """Return the counts of a range as its status holds them, each at most INT64_MAX; columns have these families."""
+def build_capacity(usage: RangeUsage) -> Capacity:
+    """Return the counts of a range as its status holds them, each at most INT64_MAX."""
     whole, ipv4, ipv6 = (
         {name: min(count, INT64_MAX) for name, count in each.counts().items()} for each in usage
     )
     free_ipv4, free_ipv6 = (
-        f"{count_text(each.free)}/{count_text(each.total)}" if family in families else None
-        for family, each in ((ipam.Family.IPV4, usage.ipv4), (ipam.Family.IPV6, usage.ipv6))
+        f"{count_text(each.free)}/{count_text(each.total)}" if each.total else None
+        for each in (usage.ipv4, usage.ipv6)
     )
     return Capacity(**whole, ipv4=Usage(**ipv4), ipv6=Usage(**ipv6), free_ipv4=free_ipv4, free_ipv6=free_ipv6)

@@ -21,9 +21,9 @@ from kubernetes.aio.client.configuration import Configuration
 from fipop.api.names import parse_go_bool
 from fipop.api.service import split_classes
 from fipop.boundary import SystemClock
-from fipop.cli.go_flags import GoBool, GoCommand, GoDuration
+from fipop.cli.go_flags import GoDuration, GoInt, go_flag
 from fipop.cli.logs import configure_logging
-from fipop.cli.process import return_memory_early, run_until_asked, spare_collections
+from fipop.cli.process import run_until_asked
 from fipop.cloudprovider.app import build_provider, release_services
 from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_network
 from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
@@ -46,8 +46,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(
-    cls=GoCommand,
     name="cloud-provider",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     short_help="The role in a guest cluster that serves its Services.",
 )
 @click.option(
@@ -61,10 +61,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--kubeconfig", type=_FILE, help="Kubeconfig of the cluster; default: the ServiceAccount of the pod."
 )
 @click.option("--master", help="Address of the API server, instead of that in the kubeconfig.")
-@click.option("--OutSideCluster", "outside", type=GoBool(), help="Use the kubeconfig of kubectl.")
-@click.option(
-    "--leader-elect", type=GoBool(), default=True, show_default=True, help="Work only with the Lease."
-)
+@go_flag("--OutSideCluster", "outside", help="Use the kubeconfig of kubectl.")
+@go_flag("--leader-elect", default=True, show_default=True, help="Work only with the Lease.")
 @click.option("--leader-elect-resource-name", "lease_name", help="The Lease; default: that of the mode.")
 @click.option(
     "--leader-elect-resource-namespace", "lease_namespace", default="kube-system", show_default=True
@@ -94,9 +92,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     help="Number of Services that are written at the same time.",
 )
-@click.option(
+@go_flag(
     "--delete-stale-leases",
-    type=GoBool(),
     default=False,
     help="Delete Leases of kube-vip for Services that are gone; needs a role that allows it.",
 )
@@ -106,7 +103,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Take the finalizer off all Services with an address annotation, print each, and end.",
 )
 @click.option(
-    "-v", "--v", "verbosity", type=int, default=0, help="Verbosity of the log; 4 and above means debug."
+    "-v", "--v", "verbosity", type=GoInt(), default=0, help="Verbosity of the log; 4 and above means debug."
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @click.pass_context
@@ -118,7 +115,6 @@ def cloud_provider(
     It runs in the cluster of these Services, until SIGTERM or ctrl-C, and has the flags and the environment variables
     of kube-vip-cloud-provider. It ignores other flags of a cloud controller manager.
     """
-    return_memory_early()
     # To release Services is a command of a terminal, whatever the role logs in its pod.
     configure_logging(as_json=log_format == "json" and not flags["release_services"])
     if verbosity >= DEBUG_VERBOSITY:
@@ -139,7 +135,6 @@ async def _run(options: ProviderOptions, flags: Mapping[str, Any]) -> None:
         await release_services(options, api=api, clock=clock, random=random, show=click.echo)
         return
     provider = build_provider(options, api=api, clock=clock, random=random)
-    spare_collections()
     await run_until_asked(provider.run(), failure=FAILURE)
 
 

@@ -1,14 +1,16 @@
-"""Flags as programs in Go take them, for a click command: `--key=value`, bare booleans, `-v=2`, unknown ones."""
+"""Flags as programs in Go take them, for a click command: bare booleans, `-v=2`, durations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from fipop.api.names import parse_go_bool
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
@@ -41,21 +43,20 @@ class GoDuration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-class GoCommand(click.Command):
-    """A command whose flags are written as for a program in Go; those that it does not know are in `ctx.args`."""
+class GoInt(click.ParamType[int]):
+    """A number as Go reads it, for a short flag too: `-v=2`."""
 
-    ignore_unknown_options = True
-    allow_extra_args = True
+    name = "integer"
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the flags."""
-        booleans = {
-            name
-            for each in self.params
-            if isinstance(each.type, GoBool)
-            for name in getattr(each, "opts", ())
-        }
-        return super().parse_args(ctx, spell_out(args, booleans))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        text: Any = value.removeprefix("=") if isinstance(value, str) else value
+        return click.INT.convert(text, param, ctx)
+
+
+def go_flag(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """Return an option of click for a boolean of Go, which is true without a value."""
+    return click.option(*names, type=GoBool(), is_flag=False, flag_value="true", **attributes)
 
 
 def parse_duration(text: str) -> float:
@@ -64,16 +65,3 @@ def parse_duration(text: str) -> float:
     if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
         raise ValueError(f'it must be a duration such as 15s or 1m30s, and is "{text[:64]}"')
     return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
-
-
-def spell_out(args: Sequence[str], booleans: set[str]) -> list[str]:
-    """Write flags so that click reads them as Go does: a bare boolean is true and never takes the next word."""
-    return [_spell_out(each, booleans) for each in args]
-
-
-def _spell_out(arg: str, booleans: set[str]) -> str:
-    if arg in booleans:
-        return f"{arg}=true"
-    is_short = arg.startswith("-") and not arg.startswith("--")
-    name, equals, value = arg.partition("=")
-    return f"{name}{value}" if is_short and equals and len(name) == 2 else arg

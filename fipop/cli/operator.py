@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.metadata
 import logging
 import os
@@ -20,7 +21,7 @@ import click
 from fipop.api import names
 from fipop.boundary import SystemClock
 from fipop.cli.logs import configure_logging, set_log_level
-from fipop.cli.process import run_until_asked, spare_collections, take_signals
+from fipop.cli.process import run_until_asked, take_signals
 from fipop.errors import FipopError
 from fipop.helm.process import LocalHelm, find_helm
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
@@ -150,7 +151,7 @@ async def _run(options: OperatorOptions, kubeconfig: Path | None, helm: str | No
         random=random,
         set_log_level=set_log_level,
     )
-    spare_collections(thresholds=GC_THRESHOLDS)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         await run_until_asked(operator.run(), stopping, failure=FAILURE)
     finally:

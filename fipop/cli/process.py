@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
 import logging
 import os
 import signal
@@ -22,9 +20,6 @@ from fipop.errors import FipopError
 logger = logging.getLogger(__name__)
 
 LOOKUP_THREADS = 64
-
-_SMALL_HEAP = ((-1, 64 * 1024), (-3, 64 * 1024), (-8, 1))
-"""M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX, as malloc.h of glibc numbers them, with their values."""
 
 
 async def run_until_asked(
@@ -80,28 +75,6 @@ def take_signals(stopping: asyncio.Event) -> None:
     """Have SIGTERM and SIGINT set an event of the running loop, whoever took them before."""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-
-
-def return_memory_early() -> None:
-    """Return large free blocks to the system at once: glibc keeps up to 32 MiB of them.
-
-    For a role that has 128 MiB in all, and reads half a MiB again and again. Nothing happens with another libc.
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        for setting, value in _SMALL_HEAP:
-            libc.mallopt(setting, value)
-
-
-def spare_collections(*, thresholds: tuple[int, int, int] | None = None) -> None:
-    """Keep the garbage collector from what was loaded until now: each full collection would take 0.2 s for it.
-
-    `thresholds` make collections rarer, too.
-    """
-    gc.collect()
-    gc.freeze()
-    if thresholds is not None:
-        gc.set_threshold(*thresholds)
 
 
 def start_watchdog() -> threading.Timer:

@@ -28,7 +28,7 @@ from fipop.report.rendering import age, table
 from fipop.report.snapshot import Installation
 from fipop.report.status import Counts, StatusReport, report_status
 from fipop.rollout.kept import describe_change
-from fipop.texts import clean, count_text
+from fipop.texts import clean
 
 _RANGES = ("RANGE", "SPACE", "FAMILY", "FULL", "USED", "QUARANTINED", "FREE", "TOTAL", "STATE")
 _FLOATING_IPS = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", "REASON", "AGE")
@@ -116,11 +116,12 @@ def _operator(found: StatusReport) -> str:
 def _range_rows(each: RangeReport) -> Iterator[tuple[str, ...]]:
     """Yield a row for each family of a range, and one for a range whose usage is not known."""
     state = f"{each.state}, Overlap" if each.conflict else each.state
-    for family, usage in each.families:
-        counts = usage.used, usage.quarantined, usage.free, usage.total
-        yield each.name, each.space, family, f"{usage.percent:g} %", *map(count_text, counts), state
+    name, space = each.range.name, each.range.spec.address_space
+    for family, usage, free, total in each.families:
+        full = f"{usage.percent:g} %"
+        yield name, space, family, full, str(usage.used), str(usage.quarantined), free, total, state
     if not each.families:
-        yield each.name, each.space, *[""] * 6, state
+        yield name, space, *[""] * 6, state
 
 
 def _wide_row(each: FloatingIPReport, now: datetime) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fipop.api.oddities import EXACT, find_oddities
 from fipop.api.service import ADDRESSES, IGNORE, MOST_ADDRESSES, Service
-from fipop.cloudprovider.allocate import Usage, User, name_users
 from fipop.cloudprovider.needs import is_assigned
 from fipop.cloudprovider.pools import PoolKeys
+from fipop.cloudprovider.usage import Usage, User, name_users
 from fipop.ipam.addresses import DHCP_ADDRESSES, FamilyPolicy, format_address, parse_addresses
 from fipop.texts import clean
 

@@ -137,7 +137,7 @@ class ChartStore:
                 path.unlink(missing_ok=True)
 
     async def read_login(self, order: Chart, access: Access) -> dict[str, str]:
-        """Return `username` and `password`, or `token`; nothing if the credential is not for this source.
+        """Return `username` and `password`; nothing if the credential is not for this source.
 
         Raises ChartAccessError and ApiError.
         """
@@ -145,15 +145,15 @@ class ChartStore:
             return {}
         name = f"Secret {self.namespace}/{access.secret}"
         data = as_mapping((await self._read(SECRETS, access.secret, "kubevipChartSecret")).get("data"))
-        texts = {key: _decode(name, data[key]) for key in ("username", "password", "token") if key in data}
         if _DOCKER_CONFIG in data:
-            texts = _read_docker_config(name, _decode(name, data[_DOCKER_CONFIG]), access.host)
-        found = {key: text for key, text in texts.items() if text}
-        if set(found) not in ({"username", "password"}, {"token"}):
+            login = _read_docker_config(name, _decode(name, data[_DOCKER_CONFIG]), access.host)
+        else:
+            login = {key: _decode(name, data.get(key)) for key in ("username", "password")}
+        if not all(login.values()):
             raise ChartAccessError(
-                f"{name} must hold username and password, or token, or a pull secret for {access.host}"
+                f"{name} must hold username and password, or a pull secret for {access.host}"
             )
-        return found
+        return login
 
     async def read_authority(self, access: Access) -> str:
         """Return the certificate authority of the sources in PEM; "" for none. Raises ChartAccessError and ApiError."""
@@ -177,8 +177,6 @@ class ChartStore:
         login, pem = await self.read_login(order, access), await self.read_authority(access)
         authority = str(write_private(folder / "ca.pem", pem)) if pem else ""
         is_registry = order.url.startswith(_OCI)
-        if "token" in login and not is_registry:
-            raise ChartAccessError("a repository over HTTP needs username and password, not a token")
         repository: Json = {"name": "charts", "url": order.url, "caFile": authority}
         files = {
             "HELM_REGISTRY_CONFIG": _render_registry(access.host, login),
@@ -263,9 +261,10 @@ def _read_docker_config(name: str, text: str, host: str) -> dict[str, str]:
 
 
 def _render_registry(host: str, login: Mapping[str, str]) -> str:
-    pair = base64.b64encode(f"{login.get('username')}:{login.get('password')}".encode()).decode()
-    entry = {"registrytoken": login["token"]} if "token" in login else {"auth": pair}
-    return json.dumps({"auths": {host: entry} if login else {}})
+    if not login:
+        return json.dumps({"auths": {}})
+    pair = base64.b64encode(f"{login['username']}:{login['password']}".encode()).decode()
+    return json.dumps({"auths": {host: {"auth": pair}}})
 
 
 def _problem(order: Chart, reason: str, condition: str = "ReleaseFailed") -> ChartError:

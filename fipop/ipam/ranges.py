@@ -191,11 +191,6 @@ class Usage(NamedTuple):
         """The capacity: all addresses that the range assigns."""
         return self.used + self.free + self.quarantined
 
-    @property
-    def percent(self) -> float:
-        """How much is used or in quarantine, 0 to 100. What has no address at all is full."""
-        return round(100 * (self.used + self.quarantined) / self.total, 1) if self.total else 100.0
-
     def counts(self) -> dict[str, int]:
         """Return all counts by their names, the total first."""
         return {"total": self.total, **self._asdict()}

@@ -150,7 +150,6 @@ class Operator:
             self._vital_client, namespace=options.namespace, clock=world.clock.boottime
         )
         self._http: ProbeServer | None = None
-        self._serving: asyncio.Task[None] | None = None
         self._folder = options.work_folder or Path(tempfile.gettempdir(), f"fipop-{secrets.token_hex(8)}")
         self._helm = Helm(
             process=world.helm,
@@ -206,9 +205,6 @@ class Operator:
                 await self._start()
                 await self._work()
         finally:
-            if self._serving is not None:
-                self._serving.cancel()
-                await asyncio.wait({self._serving})
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
             if self._http is not None:
                 await self._http.stop()
@@ -219,12 +215,9 @@ class Operator:
         self._settings_changed(self._configuration.settings, self._configuration.settings)
         self._configuration.listeners.append(self._settings_changed)
         if self._http is not None:
-            self._serving = asyncio.create_task(
-                self._http.serve_again(
-                    wanted=lambda: self._configuration.settings.metrics_port,
-                    complain=partial(self._configuration.complain, "PortTaken"),
-                )
-            )
+            problem = await self._http.serve_on(self._configuration.settings.metrics_port)
+            if problem:
+                self._configuration.complain("PortTaken", problem)
         crds, update = self._crds, self._options.update_crds
         await self._process.take_step(lambda: settle_crds(self._client, crds, update=update), "schema")
         await self._process.take_step(self._find_our_age, "schema")

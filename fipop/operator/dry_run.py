@@ -12,17 +12,18 @@ from fipop.addresses.guests import GuestRecords
 from fipop.addresses.in_use import Carrier, InUseAddresses, Source, build_parts
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.range_selection import choose_for_guest
+from fipop.addresses.range_status import build_status
 from fipop.addresses.reconciler import build_spec_patch
 from fipop.addresses.reservations import build_held, build_quarantined
 from fipop.addresses.status import StatusBuilder
 from fipop.addresses.stores import WATCHED
-from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
+from fipop.api.objects import FloatingIP, FloatingIPRange, FloatingIPReservation, read_object
 from fipop.guests.discovery import GuestDirectory, build_floating_ip, needs_floating_ip
 from fipop.guests.in_use import SERVICE
 from fipop.guests.record import GuestRecord
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
+from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.runtime.informer import Informer
 
 MAX_ROUNDS = 5
@@ -73,6 +74,10 @@ class DryRun:
         for _ in range(MAX_ROUNDS):
             if not self._decide_all():
                 break
+        usages, now = self.cache.count(), self._client.server_now()
+        for one in self.cache.ranges.all():
+            status = build_status(self.cache, one, usages.get(one.name), now)
+            self._suppose(FLOATING_IP_RANGES, replace(one, status=status))
         return self.cache
 
     def _decide_all(self, *, assigns: bool = True) -> bool:
@@ -107,7 +112,9 @@ class DryRun:
                 seconds = self.cache.quarantine_seconds(each.spec.range)
                 self._suppose(FLOATING_IP_RESERVATIONS, build_quarantined(each, now, seconds))
 
-    def _suppose(self, resource: Resource, changed: FloatingIP | FloatingIPReservation) -> None:
+    def _suppose(
+        self, resource: Resource, changed: FloatingIP | FloatingIPRange | FloatingIPReservation
+    ) -> None:
         version, meta = next(self._versions), changed.metadata
         if not meta.uid:
             uid, now = f"dry-run-{version}", self._client.server_now().replace(microsecond=0)

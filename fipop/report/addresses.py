@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -10,11 +10,18 @@ from itertools import islice
 
 from fipop.addresses.claims import names_address, read_addresses
 from fipop.addresses.inventory import OwnerKey
-from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Requested
+from fipop.api.objects import (
+    EPOCH,
+    FloatingIP,
+    FloatingIPRange,
+    FloatingIPReservation,
+    Requested,
+    ServicesStatus,
+)
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
-from fipop.ipam.ranges import Range, Usage
+from fipop.ipam.ranges import Range, RangeUsage, Usage
 from fipop.report.rendering import moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
 
@@ -78,28 +85,37 @@ class AddressReport:
 
 def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     """Report what one address of a space is."""
-    named_by, reservation = (
-        snapshot.cache.named_by(space, address),
-        snapshot.cache.reservation(space, address),
-    )
+    cache = snapshot.cache
+    named_by, reservation = cache.named_by(space, address), cache.reservation(space, address)
     if reservation is not None:
-        found = _classify_reserved(snapshot, reservation, named_by, address)
+        found = _find_reserved(snapshot, reservation, named_by)
     elif named_by:
-        found = _classify_named(snapshot, space, named_by, address)
+        found = _find_named(snapshot, named_by)
     else:
-        found = _classify_unowned(snapshot, space, address)
-    having = {(each.namespace, each.name) for each in (found.owner, *found.contenders) if each is not None}
-    if found.state is AddressState.QUARANTINED and found.owner is not None:
-        having.discard((found.owner.namespace, found.owner.name))
-    asking = (each for each in snapshot.requests_for(space, address) if each.key not in having)
-    owner = found.owner if found.state in (AddressState.HELD, AddressState.NAMED) else None
-    holder = snapshot.cache.floating_ips.get(owner.namespace, owner.name) if owner is not None else None
-    services = holder.status.services if holder is not None else None
-    return replace(
-        found,
+        found = _find_unowned(snapshot, space, address)
+    state, range_name, remark, owners = found
+    having = owners if state in (AddressState.HELD, AddressState.NAMED) else owners[1:]
+    keys = [(each.namespace, each.name) for each in having]
+    asking = (each for each in snapshot.requests_for(space, address) if each.key not in keys)
+    holder = cache.floating_ips.get(*keys[0]) if having is owners else None
+    services = (holder.status.services if holder is not None else None) or ServicesStatus()
+    spec = reservation.spec if reservation is not None else None
+    is_lost = state is AddressState.HELD and not _is_assigned(snapshot, space, range_name, address)
+    return AddressReport(
+        address=format_address(address),
+        space=space,
+        range=range_name,
+        state=state,
+        owner=next(iter(owners), None),
+        static=spec is not None and spec.requested is Requested.STATIC,
+        quarantined_until=spec.quarantined_until if spec is not None else None,
+        out_of_range=is_lost and snapshot.is_read(Kind.RANGES),
+        contenders=tuple(owners[1:]),
         requested_by=tuple(_ownership(snapshot, each) for each in asking),
-        services=services.names if services is not None else (),
-        service_count=services.count if services is not None else 0,
+        past_owners=tuple(owners_of(reservation)[1:]) if reservation is not None else (),
+        services=services.names,
+        service_count=services.count,
+        remark=remark,
     )
 
 
@@ -240,79 +256,64 @@ def build_log_query(snapshot: Snapshot, asked: str) -> str:
     return f'{place} | json | event=~"assigned|released" | {what}'
 
 
-def _classify_reserved(
-    snapshot: Snapshot, found: FloatingIPReservation, named_by: list[FloatingIP], address: Address
-) -> AddressReport:
-    spec, ranges, is_known = found.spec, snapshot.cache.pools, snapshot.is_read(Kind.RANGES)
-    read, has_range = ranges.get(spec.range), snapshot.cache.ranges.get("", spec.range) is not None
-    is_assigned = read is not None and read.space == spec.space and address in ranges.assigned(spec.range)
-    owner, *past = owners_of(found)
-    remarks = [f'range "{spec.range}" does not exist' if is_known and not has_range else ""]
+_Found = tuple[AddressState, str, str, list[Ownership]]
+"""The state of an address, its range, a remark, and who has or had it, the owner first."""
+
+
+def _find_reserved(
+    snapshot: Snapshot, found: FloatingIPReservation, named_by: Sequence[FloatingIP]
+) -> _Found:
+    spec, owner = found.spec, owners_of(found)[0]
+    remarks = []
+    if snapshot.is_read(Kind.RANGES) and snapshot.cache.ranges.get("", spec.range) is None:
+        remarks.append(f'range "{spec.range}" does not exist')
     if spec.guest_gone_since is not None:
         gone = f"The guest cluster was found gone from Rancher at {moment(spec.guest_gone_since)}"
         remarks.append(f"{gone}. It may run on, so the address waits 24 h longer")
-    return AddressReport(
-        address=format_address(address),
-        space=spec.space,
-        range=spec.range,
-        state=AddressState.HELD if found.is_held else AddressState.QUARANTINED,
-        owner=replace(owner, cluster=snapshot.cluster_of(owner.namespace, owner.cluster)),
-        static=spec.requested is Requested.STATIC,
-        quarantined_until=spec.quarantined_until,
-        out_of_range=found.is_held and not is_assigned and is_known,
-        contenders=tuple(_ownership(snapshot, each) for each in named_by if each.key != spec.owner.key),
-        past_owners=tuple(past),
-        remark=". ".join(filter(None, remarks)),
-    )
+    owner = replace(owner, cluster=snapshot.cluster_of(owner.namespace, owner.cluster))
+    if spec.quarantined_until is not None and spec.quarantined_until <= snapshot.now:
+        guest = owner.cluster or owner.namespace
+        remarks.append(
+            f"This time is over: fipop waits until it can read guest cluster {guest} and does not find the address "
+            "there"
+        )
+    others = (_ownership(snapshot, each) for each in named_by if each.key != spec.owner.key)
+    state = AddressState.HELD if found.is_held else AddressState.QUARANTINED
+    return state, spec.range, ". ".join(filter(None, remarks)), [owner, *others]
 
 
-def _classify_named(
-    snapshot: Snapshot, space: str, named_by: list[FloatingIP], address: Address
-) -> AddressReport:
+def _is_assigned(snapshot: Snapshot, space: str, range_name: str, address: Address) -> bool:
+    found = snapshot.cache.pools.get(range_name)
+    return found is not None and found.space == space and address in snapshot.cache.pools.assigned(range_name)
+
+
+def _find_named(snapshot: Snapshot, named_by: Sequence[FloatingIP]) -> _Found:
     remark = "named by a FloatingIP, without a reservation"
     if not snapshot.is_read(Kind.RESERVATIONS):
         remark = "named by a FloatingIP, and the reservations could not be read"
-    owner, *contenders = (_ownership(snapshot, each) for each in named_by)
-    return AddressReport(
-        address=format_address(address),
-        space=space,
-        range=named_by[0].status.range or named_by[0].range or "",
-        state=AddressState.NAMED,
-        owner=owner,
-        contenders=tuple(contenders),
-        remark=remark,
-    )
+    range_name = named_by[0].status.range or named_by[0].range or ""
+    return AddressState.NAMED, range_name, remark, [_ownership(snapshot, each) for each in named_by]
 
 
-def _classify_unowned(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
-    """Report an address that no floating IP has: of the range that assigns it, else of the oldest that has it."""
-    state, range_name, remark, users = AddressState.UNKNOWN, "", "in no range", set[str]()
-    by_age = [each for each in snapshot.cache.pools.all() if each.space == space]
+def _find_unowned(snapshot: Snapshot, space: str, address: Address) -> _Found:
+    """Find an address that no floating IP has: in the range that assigns it, else in the oldest that has it."""
     if not (snapshot.is_counted and snapshot.is_read(Kind.RANGES)):
-        by_age = []
-        remark = "its state is not known: not all objects could be read"
-    for found in by_age:
-        refusal = snapshot.cache.pools.refusal(found.name, address)
-        users = snapshot.cache.find_reported(found.name).get(address, set())
+        return AddressState.UNKNOWN, "", "its state is not known: not all objects could be read", []
+    withheld: _Found = AddressState.UNKNOWN, "", "in no range", []
+    for found in snapshot.cache.pools.all():
+        if found.space != space:
+            continue
+        users = sorted(snapshot.cache.find_reported(found.name).get(address, ()))
         if users:
-            state, range_name = AddressState.REPORTED, found.name
+            guests = [Ownership(namespace=each, name="", cluster=snapshot.cluster_of(each)) for each in users]
             remark = "used in a guest cluster, and no FloatingIP has it"
-            break
+            return AddressState.REPORTED, found.name, remark, guests
+        refusal = snapshot.cache.pools.refusal(found.name, address)
         if refusal is None:
-            state, range_name, remark = AddressState.FREE, found.name, ""
-            break
-        if address in found.pool.written and state is AddressState.UNKNOWN:
-            state, range_name, remark = AddressState.WITHHELD, found.name, str(refusal)
-    guests = [Ownership(namespace=each, name="", cluster=snapshot.cluster_of(each)) for each in sorted(users)]
-    return AddressReport(
-        address=format_address(address),
-        space=space,
-        range=range_name,
-        state=state,
-        owner=next(iter(guests), None),
-        contenders=tuple(guests[1:]),
-        remark=remark,
-    )
+            return AddressState.FREE, found.name, "", []
+        if address in found.pool.written and withheld[0] is AddressState.UNKNOWN:
+            withheld = AddressState.WITHHELD, found.name, str(refusal), []
+    return withheld
 
 
 def _ownership(snapshot: Snapshot, found: FloatingIP) -> Ownership:
@@ -345,36 +346,30 @@ class FreeReport:
 def report_free(snapshot: Snapshot, found: FloatingIPRange, family: Family | None, count: int) -> FreeReport:
     """Report the next `count` free addresses of a range; without a family, of IPv4 if the range has any."""
     cache, name = snapshot.cache, found.name
-    read, counted = cache.pools.get(name), cache.count().get(name)
+    read, counted = cache.pools.get(name), cache.count().get(name, RangeUsage())
     chosen = family or min(read.pool.families if read is not None else (), default=Family.IPV4)
-    problem = str(cache.problems.get(name, ""))
-    is_closed = found.spec.draining or found.is_deleting
-    usage: Usage | None = Usage()
-    other: dict[str, Usage] = {}
-    addresses: tuple[Address, ...] = ()
+    problem, addresses = str(cache.problems.get(name, "")), list[str]()
+    usages = {Family.IPV4: counted.ipv4, Family.IPV6: counted.ipv6}
+    if found.spec.draining or found.is_deleting:
+        usages = {family: each._replace(free=0) for family, each in usages.items()}
     if not snapshot.is_counted:
-        usage, problem = None, problem or "the free addresses are not known: not all objects could be read"
-    elif counted is not None:
-        usages = {Family.IPV4: counted.ipv4, Family.IPV6: counted.ipv6}
-        if is_closed:
-            usages = {family: each._replace(free=0) for family, each in usages.items()}
-        usage = usages.pop(chosen)
-        other = {family.label: each for family, each in usages.items() if any(each)}
+        usages, problem = {}, problem or "the free addresses are not known: not all objects could be read"
+    elif read is not None:
         following = cache.next_free(name, chosen)
-        if isinstance(following, IpamError):
-            problem = str(following)
-        else:
-            addresses = tuple(islice(cache.free_addresses(name, chosen), count))
+        problem = str(following) if isinstance(following, IpamError) else ""
+        free = cache.free_addresses(name, chosen) if not problem else ()
+        addresses = [format_address(each) for each in islice(free, count)]
+    usage = usages.pop(chosen, None)
     return FreeReport(
         range=name,
         space=found.spec.address_space,
-        addresses=tuple(map(format_address, addresses)),
+        addresses=tuple(addresses),
         family=chosen.label,
-        free=None if usage is None else usage.free,
-        used=None if usage is None else usage.used,
-        quarantined=None if usage is None else usage.quarantined,
+        free=usage.free if usage is not None else None,
+        used=usage.used if usage is not None else None,
+        quarantined=usage.quarantined if usage is not None else None,
         withheld=_count_withheld(read, cache.pools.assigned(name), chosen) if read is not None else {},
-        other=other,
+        other={family.label: each for family, each in usages.items() if any(each)},
         problem=problem,
         unread=snapshot.unread,
     )
@@ -385,7 +380,7 @@ def _count_withheld(found: Range, assigned: AddressSet, family: Family) -> dict[
     addresses = pool.addresses.of(family).count
     counts = {
         "excluded": (pool.written & pool.excluded).of(family).count,
-        "ends of CIDRs, .0 and .255": (pool.written - pool.excluded).of(family).count - addresses,
+        "at an end of a CIDR, .0 or .255": (pool.written - pool.excluded).of(family).count - addresses,
         "of an older range": addresses - assigned.of(family).count,
     }
     return {why: number for why, number in counts.items() if number}

@@ -125,16 +125,18 @@ def report_adoption(
     )
     ranges = report_ranges(snapshot)
     counts = Counter(each.fate for each in results)
-    broken = (each for each in ranges if not each.ready and not each.draining)
+    broken = (each for each in ranges if not each.ready.is_true and not each.range.spec.draining)
     return AdoptionReport(
         time=before.now,
         asked_guests=asked_guests,
         counts={each.value: counts[each] for each in AdoptionResult},
         floating_ips=results,
         overlaps=tuple(
-            RangeProblem(range=each.name, message=each.conflict) for each in ranges if each.conflict
+            RangeProblem(range=each.range.name, message=each.conflict) for each in ranges if each.conflict
         ),
-        broken_ranges=tuple(RangeProblem(range=each.name, message=each.message) for each in broken),
+        broken_ranges=tuple(
+            RangeProblem(range=each.range.name, message=each.ready.message) for each in broken
+        ),
         guests=tuple(_report_guest(snapshot, each) for each in asked),
         unread=before.unread,
     )

@@ -16,25 +16,24 @@ from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, KubeObject
 from fipop.guests.conditions import IN_TRANSIT
 from fipop.ipam.addresses import format_address
-from fipop.ipam.ranges import OVERLAP_REMEDY
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS, Resource
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.addresses import find_having
 from fipop.report.fleet import NO_STATUS, FloatingIPReport, GuestSummary
-from fipop.report.ranges import RangeReport
+from fipop.report.ranges import NOT_COUNTED, RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
 from fipop.report.values import find_unfitting
 from fipop.rollout.kept import describe_change
 from fipop.rollout.plan import Phase
-from fipop.texts import count_text, sentence
+from fipop.texts import sentence
 
 PENDING_GRACE = timedelta(minutes=5)
 """How long a floating IP may wait for the operator, and an opted-in guest cluster for its floating IP."""
 MOST_ALIKE = 5
 """The most findings of one kind that are shown one by one."""
-_AWAITED = IN_TRANSIT | {"Paused", "RolloutPending", "RolloutPaused"}
-"""Reasons of floating IPs that need no action."""
+_AWAITED = IN_TRANSIT | {"Paused", "RolloutPending", "RolloutPaused", NOT_COUNTED.reason}
+"""Reasons that need no action."""
 _COSTS_NO_ADDRESS = frozenset({ConditionType.CONFLICT, ConditionType.DEMAND_MET})
 """Conditions that say nothing against an address that is assigned."""
 
@@ -163,7 +162,6 @@ def judge(
     yield from _judge_overrides(snapshot)
     yield from _judge_rollout(snapshot)
     yield from _judge_ranges(snapshot, tuple(ranges))
-    yield from _judge_other_conditions(snapshot)
     yield from _judge_addresses(snapshot)
     yield from _judge_keys(snapshot)
     for each in guests:
@@ -217,15 +215,16 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _judge_pods(found: Installation, *, leads: bool) -> Finding:
     wanted, ready = (found.workload.wanted, found.workload.ready) if found.workload is not None else (0, 0)
-    message = f"{ready} of {wanted} pods are ready"
+    message, advice = f"{ready} of {wanted} pods are ready", f"kubectl -n {found.namespace} describe pods"
     if found.workload is None:
         message = f"the Deployment of fipop does not exist in namespace {found.namespace}"
+        advice = "Install fipop, or use --operator-namespace with its namespace"
     if wanted and ready >= wanted:
         return point(_OPERATOR, Severity.OK, "PodsReady", message)
     severity = Severity.WARNING if ready else Severity.CRITICAL
     if leads and not wanted:
         severity, message = Severity.INFO, f"{message}, and fipop leads from another place"
-    return point(_OPERATOR, severity, "PodsNotReady", message, f"kubectl -n {found.namespace} describe pods")
+    return point(_OPERATOR, severity, "PodsNotReady", message, advice)
 
 
 def _judge_options(found: Installation) -> Iterator[Finding]:
@@ -277,55 +276,39 @@ def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterat
         message = "guest clusters get no address: no FloatingIPRange exists"
         advice = "Create one: kubectl explain floatingiprange.spec"
         yield point(subject, Severity.INFO, "NoRange", message, advice)
-    lacks_rights = any(each.forbidden for each in snapshot.unread)
     for each in ranges:
-        subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
-        found = list(_judge_range(subject, each, BIND_VIEWER if lacks_rights else "Read the checks Unread"))
+        subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.range.name)
+        found = list(_judge_range(subject, each, snapshot.now))
         if not found:
-            free = (
-                f"{count_text(usage.free)} of {count_text(usage.total)} {family}"
-                for family, usage in each.families
+            free = " and ".join(f"{one.free} of {one.total} {one.family}" for one in each.families)
+            found.append(
+                point(subject, Severity.OK, each.state, f"{free} addresses are free" if free else "")
             )
-            message = f"{' and '.join(free)} addresses are free"
-            found.append(point(subject, Severity.OK, each.state, message if each.families else ""))
         yield from found
 
 
-def _judge_other_conditions(snapshot: Snapshot) -> Iterator[Finding]:
-    """Judge the conditions of ranges beside Ready and Conflict, which `_judge_range` computes as the operator does."""
-    for each in snapshot.cache.ranges.all():
-        subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
-        for one in each.status.conditions:
-            if one.type not in (ConditionType.READY, ConditionType.CONFLICT) and not one.is_good:
-                yield judge_condition(subject, each, one, snapshot.now)
-
-
-def _judge_range(subject: Subject, each: RangeReport, remedy: str) -> Iterator[Finding]:
-    edit = f"kubectl edit floatingiprange {each.name}"
-    usage = dict(each.families).get(each.family)
-    if not each.ready and not each.draining:
-        yield point(subject, Severity.CRITICAL, each.reason, each.message, edit)
-    elif usage is None:
-        message = "the usage of the range is not known: not all objects could be read"
-        yield point(subject, Severity.INFO, "Unknown", message, remedy)
-    elif each.state in ("Full", "NearlyFull"):
+def _judge_range(subject: Subject, each: RangeReport, now: datetime) -> Iterator[Finding]:
+    edit = f"kubectl edit floatingiprange {each.range.name}"
+    for one in each.conditions:
+        if not one.is_good and one.reason != "Draining":
+            yield judge_condition(subject, each.range, one, now, edit)
+    if each.state in ("Full", "NearlyFull"):
         severity = Severity.CRITICAL if each.state == "Full" else Severity.WARNING
-        taken = f"{usage.used + usage.quarantined} of {count_text(usage.total)} {each.family} addresses"
-        message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
-        if not usage.total:  # more of the same would not be assigned either
-            message, advice = f"the range assigns no {each.family} address: {each.lack}", edit
+        message, advice = each.lack, edit
+        if not each.lack:  # else more of the same would not be assigned either
+            family, usage, _, total = each.families[0]
+            taken = f"{usage.used + usage.quarantined} of {total} {family} addresses"
+            message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
         yield point(subject, severity, each.state, message, advice)
-    if each.reason == "HarvesterNotFound":
-        yield point(subject, Severity.WARNING, each.reason, each.message, edit)
-    if each.conflict:
-        yield point(subject, Severity.WARNING, "Overlap", each.conflict, OVERLAP_REMEDY)
+    if each.ready.reason == "HarvesterNotFound":
+        yield point(subject, Severity.WARNING, each.ready.reason, each.ready.message, edit)
     for note in each.notes:
         yield point(subject, Severity.INFO, "Ineffective", note, edit)
-    if each.whole is not None and each.whole.out_of_range:
-        held = count_of(each.whole.out_of_range, "held address", "held addresses")
-        verb = "is" if each.whole.out_of_range == 1 else "are"
-        message = f"{held} {verb} outside of the range"
-        yield point(subject, Severity.WARNING, "OutOfRange", message, f"fipop who {each.name}")
+    if each.capacity is not None and each.capacity.out_of_range:
+        number = each.capacity.out_of_range
+        held = count_of(number, "held address is", "held addresses are")
+        message, advice = f"{held} outside of the range", f"fipop who {each.range.name}"
+        yield point(subject, Severity.WARNING, "OutOfRange", message, advice)
 
 
 def _judge_addresses(snapshot: Snapshot) -> Iterator[Finding]:
@@ -414,14 +397,16 @@ def judge_floating_ip(each: FloatingIPReport, one: Condition, now: datetime) -> 
     return judge_condition(subject, found, one, now)
 
 
-def judge_condition(subject: Subject, found: KubeObject, one: Condition, now: datetime) -> Finding:
+def judge_condition(
+    subject: Subject, found: KubeObject, one: Condition, now: datetime, advice: str = ""
+) -> Finding:
     """Judge any condition of any object. Its message has the remedy: only one of an unknown type needs an advice."""
-    text, advice = one.message, ""
+    text = one.message
     if one.type != ConditionType.READY or not text:
         text = ": ".join(filter(None, (f"{one.type} is {one.status}", text)))
     if one.is_good is None:
         advice = "Use the version of fipop that wrote it: this one does not know conditions of this type"
-    elif one is NO_STATUS:
+    elif one in (NO_STATUS, NOT_COUNTED):
         advice = "Read the log of the operator"
     judged = point(subject, _grade(found, one, now), one.reason or one.type, text, advice)
     return replace(judged, condition=one.type, since=one.last_transition_time or found.created)

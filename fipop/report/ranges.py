@@ -1,101 +1,122 @@
-"""How full the ranges are, and what is wrong with them."""
+"""How full the ranges are, and what is wrong with them, as the operator wrote it into their statuses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 
-from fipop.addresses.range_status import build_conditions, describe_unknown_harvester, find_ineffective
-from fipop.api.conditions import ConditionType
-from fipop.api.objects import FloatingIPRange
+from fipop.addresses.range_status import find_ineffective
+from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
+from fipop.api.objects import Capacity, FloatingIPRange, Usage
 from fipop.ipam.addresses import Family
-from fipop.ipam.ranges import RangeUsage, Usage
-from fipop.report.snapshot import Kind, Snapshot
+from fipop.report.snapshot import Snapshot
 
 NEARLY_FULL_PERCENT = 90.0
+NOT_COUNTED = Condition(
+    type=ConditionType.READY,
+    status=Verdict.UNKNOWN,
+    reason="Unknown",
+    message="The operator has not counted the range since it was created or changed.",
+)
+
+
+class FamilyUsage(NamedTuple):
+    """How full a family is that a range assigns; `free` and `total` as texts, exact up to 2^32."""
+
+    family: str
+    usage: Usage
+    free: str
+    total: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReport:
-    """One range. Counts and `percent` are None if its pool, or not everything that takes addresses, can be read."""
+    """One range; what its status says of a former spec counts for nothing."""
 
-    name: str
-    space: str
-    pool: str
-    harvester_cluster: str
-    harvester_network: str
-    percent: float | None
-    """What is used or in quarantine of what the range can assign, 0 to 100, in its fullest family."""
-    family: str
-    """The fullest family."""
-    whole: Usage | None
-    ipv4: Usage | None
-    ipv6: Usage | None
-    ready: bool
-    draining: bool
-    state: str
-    """Ready, NearlyFull or Full for a range that assigns addresses, Unknown if that is not known, else `reason`."""
-    reason: str
-    message: str
-    conflict: str
+    range: FloatingIPRange
+    capacity: Capacity | None
+    """None if the range is invalid, or was not counted."""
+    conditions: tuple[Condition, ...]
     lack: str
-    """Why it assigns no address of its fullest family at all, and the remedy; "" if it assigns any."""
+    """Why it assigns no address of a family of its pool, and the remedy; "" if it assigns some of each."""
     notes: tuple[str, ...]
     """What of the range has no effect, or means another thing than it shows."""
 
     @property
-    def families(self) -> tuple[tuple[str, Usage], ...]:
-        """The usage of the fullest family, and of the other if that counts anything; none if it is not known."""
-        found = (Family.IPV4.label, self.ipv4), (Family.IPV6.label, self.ipv6)
-        return tuple(
-            (label, usage)
-            for label, usage in found
-            if usage is not None and (label == self.family or any(usage))
-        )
+    def ready(self) -> Condition:
+        """The condition Ready."""
+        return find_condition(self.conditions, ConditionType.READY) or NOT_COUNTED
+
+    @property
+    def conflict(self) -> str:
+        """Which older ranges take addresses from it; "" for none."""
+        found = find_condition(self.conditions, ConditionType.CONFLICT)
+        return found.message if found is not None and found.is_true else ""
+
+    @property
+    def families(self) -> tuple[FamilyUsage, ...]:
+        """The usage of each family of which it assigns addresses, the fullest first."""
+        found = self.capacity or Capacity()
+        columns = ((Family.IPV4, found.ipv4, found.free_ipv4), (Family.IPV6, found.ipv6, found.free_ipv6))
+        usages = (FamilyUsage(each.label, usage, *text.split("/")) for each, usage, text in columns if text)
+        return tuple(sorted(usages, key=lambda each: -each.usage.percent))
+
+    @property
+    def state(self) -> str:
+        """Ready, NearlyFull or Full for a range that assigns addresses, else the reason of its condition Ready."""
+        if not self.ready.is_true:
+            return self.ready.reason
+        if self.lack or any(each.usage.free == 0 for each in self.families):
+            return "Full"
+        is_nearly_full = any(each.usage.percent >= NEARLY_FULL_PERCENT for each in self.families)
+        return "NearlyFull" if is_nearly_full else self.ready.reason
+
+    def to_fields(self) -> dict[str, object]:
+        """Return the fields of the JSON."""
+        found, capacity = self.range, self.capacity
+        fullest = next(iter(self.families), None)
+        counts = dict.fromkeys(("whole", "ipv4", "ipv6"))
+        if capacity is not None:
+            whole = Usage(**{each.name: getattr(capacity, each.name) for each in fields(Usage)})
+            counts = {"whole": whole, "ipv4": capacity.ipv4, "ipv6": capacity.ipv6}
+        return {
+            "name": found.name,
+            "space": found.spec.address_space,
+            "pool": found.spec.iprange,
+            "harvesterCluster": found.harvester_cluster or "",
+            "harvesterNetwork": found.harvester_network or "",
+            "percent": fullest.usage.percent if fullest is not None else None,
+            "family": fullest.family if fullest is not None else Family.IPV4.label,
+            **counts,
+            "ready": self.ready.is_true,
+            "draining": found.spec.draining,
+            "state": self.state,
+            "reason": self.ready.reason,
+            "message": self.ready.message,
+            "conflict": self.conflict,
+            "lack": self.lack,
+            "notes": self.notes,
+        }
 
 
 def report_ranges(snapshot: Snapshot) -> tuple[RangeReport, ...]:
     """Report all ranges, by name."""
-    usages = snapshot.cache.count()
-    return tuple(_report(snapshot, each, usages.get(each.name)) for each in snapshot.cache.ranges.all())
+    return tuple(_report(snapshot, each) for each in snapshot.cache.ranges.all())
 
 
-def _report(snapshot: Snapshot, found: FloatingIPRange, usage: RangeUsage | None) -> RangeReport:
-    read = snapshot.cache.pools.get(found.name)
-    is_rancher_read = snapshot.is_read(Kind.HARVESTERS)
-    unknown = describe_unknown_harvester(snapshot.cache, found) if is_rancher_read else ""
-    conditions = {each.type: each for each in build_conditions(snapshot.cache, found, usage, unknown)}
-    ready, conflict = conditions[ConditionType.READY], conditions[ConditionType.CONFLICT]
-    families = {}
-    if usage is not None and read is not None:
-        counts = {Family.IPV4: usage.ipv4, Family.IPV6: usage.ipv6}
-        written = (each for each in Family if read.pool.written.of(each))
-        families = {each: counts[each] for each in read.pool.families or written}
-    fullest = max(families, key=lambda each: families[each].percent, default=Family.IPV4)
-    percent = families.get(fullest, Usage()).percent
-    state = ready.reason
-    if ready.is_true and not snapshot.is_counted:
-        state = "Unknown"
-    elif ready.is_true and percent >= NEARLY_FULL_PERCENT:
-        is_full = any(each.free == 0 for each in families.values())
-        state = "Full" if is_full else "NearlyFull"
-    whole, ipv4, ipv6 = usage if usage is not None and snapshot.is_counted else (None, None, None)
+def _report(snapshot: Snapshot, found: FloatingIPRange) -> RangeReport:
+    status, pools = found.status, snapshot.cache.pools
+    is_counted = bool(status.conditions) and status.observed_generation == found.metadata.generation
+    read, capacity = pools.get(found.name), status.capacity if is_counted else None
+    lacks = []
+    if read is not None:
+        written = [each for each in Family if read.pool.written.of(each)]
+        lacks = [pools.describe_lack(found.name, each) for each in read.pool.families or written]
+    is_used = capacity is not None and bool(capacity.used or capacity.out_of_range)
     return RangeReport(
-        name=found.name,
-        space=found.spec.address_space,
-        pool=found.spec.iprange,
-        harvester_cluster=found.harvester_cluster or "",
-        harvester_network=found.harvester_network or "",
-        percent=percent if whole is not None else None,
-        family=fullest.label,
-        whole=whole,
-        ipv4=ipv4,
-        ipv6=ipv6,
-        ready=ready.is_true,
-        draining=found.spec.draining,
-        state=state,
-        reason=ready.reason,
-        message=ready.message,
-        conflict=conflict.message,
-        lack=snapshot.cache.pools.describe_lack(found.name, fullest) if read is not None else "",
-        notes=find_ineffective(snapshot.cache, found, usage) if usage is not None else (),
+        range=found,
+        capacity=capacity,
+        conditions=status.conditions if is_counted else (NOT_COUNTED,),
+        lack=next(filter(None, lacks), ""),
+        notes=find_ineffective(snapshot.cache, found, is_used=is_used) if capacity is not None else (),
     )

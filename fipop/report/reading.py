@@ -22,13 +22,11 @@ from fipop.kube.resources import (
     FLOATING_IP_RESERVATIONS,
     FLOATING_IPS,
     LEASES,
-    MANAGEMENT_CLUSTERS,
     PROVISIONING_CLUSTERS,
     Resource,
 )
 from fipop.operator.crds import revision_of
 from fipop.operator.installations import read_leader_namespace
-from fipop.rancher.objects import LABEL_PROVIDER, PROVIDER_HARVESTER
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
     Installation,
@@ -60,9 +58,6 @@ async def read_snapshot(client: KubeClient, *, namespace: str, about_operator: b
         reader.fill(cache, Kind.FLOATING_IPS, FLOATING_IPS),
         reader.fill(cache, Kind.CLUSTERS, PROVISIONING_CLUSTERS),
     ]
-    if any(each.harvester_cluster for each in cache.ranges.all()):
-        label = f"{LABEL_PROVIDER}={PROVIDER_HARVESTER}"
-        lists.append(reader.fill(cache, Kind.HARVESTERS, MANAGEMENT_CLUSTERS, label_selector=label))
     await asyncio.gather(*lists)
     if reader.unknown >= {Kind.RANGES, Kind.CLUSTERS}:
         raise NotManagementClusterError("has neither Rancher nor fipop: is it the management cluster?")
@@ -92,13 +87,10 @@ class SnapshotReader:
         self.unknown: set[str] = set()
         """What the API server does not know."""
 
-    async def fill(
-        self, cache: Inventory, what: str, resource: Resource, *, label_selector: str | None = None
-    ) -> None:
+    async def fill(self, cache: Inventory, what: str, resource: Resource) -> None:
         """Put all objects of a kind into the cache as their pages arrive; none is kept as it was served."""
         read = self._client.list(
             resource,
-            label_selector=label_selector,
             project=lambda found: cache.observe(resource, found),
             timeout_seconds=LIST_SECONDS,
         )

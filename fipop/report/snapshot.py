@@ -29,7 +29,6 @@ class Kind(StrEnum):
     FLOATING_IPS = "floating IPs"
     RESERVATIONS = "reservations"
     CLUSTERS = "Rancher's clusters"
-    HARVESTERS = "Rancher's Harvester clusters"
 
 
 SCHEMA_REVISIONS = {

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from localfleet.certificates import build_authority, build_server_tls
+from tests.harness.objects import count_ranges
 
 ROOT = Path(__file__).parents[2]
 FLEETS = Path(__file__).parent / "fleet"
@@ -51,6 +52,13 @@ class Fleet:
             for crd in _objects(sorted((ROOT / "crds").glob("*.yaml"))):
                 crd["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
                 _put(self.management, crd)
+            ours = "/apis/kubefip.k8s.binbash.org/v1/floatingip"
+            self.management[f"{ours}ranges"] = count_ranges(
+                self.management[f"{ours}ranges"],
+                self.management[f"{ours}s"],
+                self.management[f"{ours}reservations"],
+                self.management["/apis/management.cattle.io/v3/clusters"],
+            )
 
     def add_kubeconfigs(self, server: str, authority: bytes) -> None:
         """Put the Secrets with kubeconfigs there, which name the server's address."""

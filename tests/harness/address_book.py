@@ -165,17 +165,16 @@ class Book:
                 counts["outOfRange" if not is_here else "quarantined" if is_released else "used"] += 1
         return counts
 
-    def percent(self, found: Json) -> float:
-        """Return how full the fullest family of a range is; a range without any address is full."""
+    def percent(self, found: Json) -> float | None:
+        """Return how full the fullest family of a range is; None for a range without any address."""
         families = {address.version for address in pool_of(found)}
-        if not families:
-            return 100.0
-        return max(self._percent_of(self.usage(found, each)) for each in families)
+        shares = (self._percent_of(self.usage(found, each)) for each in families)
+        return max((each for each in shares if each is not None), default=None)
 
-    def _percent_of(self, counts: Mapping[str, int]) -> float:
+    def _percent_of(self, counts: Mapping[str, int]) -> float | None:
         taken = counts["used"] + counts["quarantined"]
         total = taken + counts["free"]
-        return round(100 * taken / total, 1) if total else 100.0
+        return round(100 * taken / total, 1) if total else None
 
     def is_full(self, found: Json) -> bool:
         """Whether a family of a range has no free address."""

@@ -1,14 +1,21 @@
 """Objects of ours as an API server serves them, with only what a test cares about."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from fipop.addresses.inventory import Inventory
+from fipop.addresses.range_status import build_status
+from fipop.api.codec import write
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
 from fipop.ipam.addresses import Address, Family, address_key, explode_address, parse_address
-from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
+    FLOATING_IP_RESERVATIONS,
+    FLOATING_IPS,
+    MANAGEMENT_CLUSTERS,
+)
 
 Json = dict[str, Any]
 
@@ -109,6 +116,31 @@ def cache_of(
     for each in reservations or []:
         cache.observe(FLOATING_IP_RESERVATIONS, each)
     return cache
+
+
+def count_ranges(
+    ranges: Sequence[Json],
+    floating_ips: Sequence[Json],
+    reservations: Sequence[Json],
+    management: Sequence[Json] = (),
+) -> list[Json]:
+    """Return ranges with the statuses that the operator writes; one that has conditions stays as it is."""
+    cache = cache_of(
+        ranges=[*ranges], floating_ips=[*floating_ips], reservations=[*reservations], reads_guests=False
+    )
+    for each in management:
+        cache.observe(MANAGEMENT_CLUSTERS, each)
+    cache.recall_reports(lambda _guest_id: True)
+    usages = cache.count()
+
+    def count(item: Json) -> Json:
+        found = cache.ranges.get("", item["metadata"]["name"])
+        assert found is not None
+        if found.status.conditions:
+            return item
+        return {**item, "status": write(build_status(cache, found, usages.get(found.name), NOW))}
+
+    return list(map(count, ranges))
 
 
 def newer(obj: Json, **changes: Any) -> Json:

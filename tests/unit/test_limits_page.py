@@ -9,7 +9,7 @@ from fipop import deadlines
 from fipop.addresses import gate, quarantine, ranges, reports
 from fipop.api import service
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
-from fipop.cloudprovider import allocate, pools
+from fipop.cloudprovider import pools, usage
 from fipop.guests import config_map, in_use
 from fipop.guests import desired as duties
 from fipop.helm import command, process, proxy
@@ -74,7 +74,7 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("Addresses of a Service that count as in use", f"{service.MOST_ADDRESSES} parts"),
         ("Ports of a Service that shares an address", f"{service.MOST_PORTS}"),
         ("Pools with metrics and `KeyInvalid`", f"the first {pools.MOST_SHOWN:,}"),
-        ("Services that a message names for one address", f"{allocate.MOST_NAMED}"),
+        ("Services that a message names for one address", f"{usage.MOST_NAMED}"),
     ],
 )
 def test_the_number_of(row: str, value: str) -> None:

@@ -31,7 +31,7 @@ from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind
 from fipop.report.status import StatusReport, describe_wait, find_waits
 from fipop.rollout.kept import describe_change
-from fipop.texts import count_text, sentence
+from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Page:
     async def _range(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         name = request.query.get("name", "")
-        report = next((each for each in found.ranges if each.name == name), None)
+        report = next((each for each in found.ranges if each.range.name == name), None)
         if report is None:
             why = "does not exist" if found.snapshot.is_read(Kind.RANGES) else "could not be read"
             return self._fail(404, "Not found", f'range "{name}" {why}')
@@ -137,7 +137,7 @@ class Page:
         except ValueError:
             return self._fail(404, "Not found", f'range "{name}" has no such block')
         return self._show(
-            "range.html", found, range=report, map=drawn, **_cut(report_all(found.snapshot, name))
+            "range.html", found, shown=report, map=drawn, **_cut(report_all(found.snapshot, name))
         )
 
     async def _floating_ips(self, request: web.Request) -> web.Response:
@@ -177,7 +177,6 @@ def build_environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment
-    environment.filters["amount"] = count_text
     environment.filters["services"] = describe_services
     environment.filters["wait"] = describe_wait
     environment.filters["change"] = describe_change

@@ -219,7 +219,7 @@ def test_a_range_is_read_with_all_that_it_says() -> None:
 
 def test_counts_fit_into_a_status_however_wide_the_range() -> None:
     wide = Usage(used=3, free=(1 << 128) - 3)
-    found = build_capacity(RangeUsage(whole=wide, ipv4=Usage(), ipv6=wide), [Family.IPV6])
+    found = build_capacity(RangeUsage(whole=wide, ipv4=Usage(), ipv6=wide))
     assert (found.total, found.used, found.ipv6.free) == (INT64_MAX, 3, INT64_MAX)
     assert found.ipv4.total == 0
     assert (found.free_ipv4, found.free_ipv6) == (None, "2^128/2^128")

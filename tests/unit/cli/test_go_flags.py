@@ -4,14 +4,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from fipop.cli.go_flags import GoBool, GoCommand, GoDuration
+from fipop.cli.go_flags import GoDuration, GoInt, go_flag
 
 
-@click.command(cls=GoCommand)
-@click.option("--elect", type=GoBool(), default=True)
+@click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@go_flag("--elect", default=True)
 @click.option("--pause", type=GoDuration(), default="2s")
 @click.option("--name", default="none")
-@click.option("-v", "--v", "verbosity", type=int, default=0)
+@click.option("-v", "--v", "verbosity", type=GoInt(), default=0)
 @click.pass_context
 def program(ctx: click.Context, /, *, elect: bool, pause: float, name: str, verbosity: int) -> None:
     click.echo(f"{elect} {pause:g} {name} {verbosity} {ctx.args}")

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from fipop.cli.main import main
 from tests.golden.fleet_server import FULL, LIMITED, Fleet, serve_fleet
+from tests.harness.objects import count_ranges
 
 RANGES, CONFIG_MAPS = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges", "/api/v1/configmaps"
 
@@ -202,8 +203,8 @@ def test_values_says_which_option_is_bad_and_shown_with_its_default(
 )
 def test_a_wrong_pool(commands: Commands, monkeypatch: pytest.MonkeyPatch, pool: str, cause: str) -> None:
     (first, *_) = commands.fleet.management[RANGES]
-    spoilt = {**first, "spec": {"iprange": pool}}
-    monkeypatch.setitem(commands.fleet.management, RANGES, [spoilt])
+    spoilt = {**first, "spec": {"iprange": pool}, "status": {}}
+    monkeypatch.setitem(commands.fleet.management, RANGES, count_ranges([spoilt], (), ()))
     assert_found(commands.run("check", "--all"), cause, "Correct spec.iprange")
 
 

@@ -99,7 +99,7 @@ def _build_floating_ip(case: Case) -> Json:
 CONDITIONS = snapshot(
     ranges=[
         build_range(f"range-{each.number}", f"10.8.{each.number}.0/24")
-        | {"status": {"conditions": [each.build()]}}
+        | {"status": {"conditions": [each.build()], "observedGeneration": 1}}
         for each in RANGE_CASES
     ],
     floating_ips=[_build_floating_ip(each) for each in CASES],
@@ -158,6 +158,12 @@ FLEETS: dict[str, Snapshot] = {
     "addresses": ADDRESSES,
     **PHASES,
     "nothing": snapshot(),
+    "range that changed": snapshot(
+        ranges=[
+            build_range("pool", "10.0.0.0/24")
+            | {"status": {"conditions": [CASES[0].build()], "observedGeneration": 7}}
+        ]
+    ),
     "no range": snapshot(
         floating_ips=[_build_floating_ip(CASES[0])], clusters=[build_cluster("demo", "c-m-1")]
     ),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from fipop.kube.resources import MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS
+from fipop.kube.resources import PROVISIONING_CLUSTERS
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
     Installation,
@@ -13,7 +13,7 @@ from fipop.report.snapshot import (
     Unread,
     Workload,
 )
-from tests.harness.objects import NOW, Json, cache_of
+from tests.harness.objects import NOW, Json, cache_of, count_ranges
 
 
 def build_cluster(
@@ -63,12 +63,14 @@ def snapshot(
     now: datetime = NOW,
     unread: tuple[Unread, ...] = (),
 ) -> Snapshot:
-    cache = cache_of(ranges=ranges, floating_ips=floating_ips, reservations=reservations, reads_guests=False)
+    """What was read of an installation whose operator wrote the statuses of the ranges."""
+    counted = count_ranges(
+        ranges or (), floating_ips or (), reservations or (), list(map(build_harvester, harvesters))
+    )
+    cache = cache_of(ranges=counted, floating_ips=floating_ips, reservations=reservations, reads_guests=False)
     for each in clusters or ():
         cache.observe(PROVISIONING_CLUSTERS, each)
     cache.recall_reports(lambda _guest_id: True)
-    for name in harvesters:
-        cache.observe(MANAGEMENT_CLUSTERS, build_harvester(name))
     return Snapshot(now=now, cache=cache, installation=installation or healthy_installation(), unread=unread)
 
 

@@ -181,7 +181,7 @@ def test_a_range_without_any_address_is_full_and_not_to_be_extended(
 ) -> None:
     found = findings(snapshot(ranges=[POOL, build_range("twin", pool, clusterSelector=EVERY, **spec)]))
     (full,) = [each for each in found if each.reason == "Full"]
-    assert cause in full.message
+    assert cause in full.message.replace("All", "all")
     assert "extend" not in f"{full.message} {full.advice}".lower()
     assert not any("Extend" in each.advice for each in found)
 
@@ -207,14 +207,14 @@ def test_what_of_a_range_has_no_effect_is_told_in_its_condition_and_its_findings
     found = snapshot(ranges=[build_range("pool", pool, **fields)])
     (shown,) = report_status(found).ranges
     notes = [each for each in findings(found) if each.reason == "Ineffective"]
-    assert (shown.ready, len(notes), {each.severity for each in notes} - {Severity.INFO}) == (
+    assert (shown.ready.is_true, len(notes), {each.severity for each in notes} - {Severity.INFO}) == (
         True,
         len(told),
         set(),
     )
     for text, note in zip(told, notes, strict=True):
         assert text in note.message
-        assert note.message in shown.message
+        assert note.message in shown.ready.message
         assert note.advice == "kubectl edit floatingiprange pool"
 
 
@@ -225,7 +225,23 @@ def test_a_range_whose_addresses_floating_ips_hold_needs_no_selector() -> None:
 
 def test_a_range_that_cannot_be_read_shows_no_usage() -> None:
     (shown,) = report_status(snapshot(ranges=[build_range("pool", "nonsense")])).ranges
-    assert (shown.percent, shown.whole, shown.families, shown.state) == (None, None, (), "Invalid")
+    fields = shown.to_fields()
+    assert (fields["percent"], fields["whole"], shown.families, shown.state) == (None, None, (), "Invalid")
+
+
+def test_the_status_of_a_former_spec_says_nothing() -> None:
+    changed = build_range("pool", "10.0.0.1", clusterSelector=EVERY)
+    ready = {**condition("True", "Ready"), "message": "It has 9 addresses."}
+    former = {"conditions": [ready], "capacity": {"total": 9}, "observedGeneration": 7}
+    found = snapshot(ranges=[changed | {"status": former}])
+    (shown,) = report_status(found).ranges
+    assert (shown.state, shown.families, shown.to_fields()["whole"]) == ("Unknown", (), None)
+    assert problems(ranges=[changed | {"status": former}]) == {"Unknown": "info"}
+
+
+def test_a_range_without_addresses_shows_no_percentage() -> None:
+    (shown,) = report_status(snapshot(ranges=[build_range("pool", "10.9.0.1", exclude=["10.9.0.1"])])).ranges
+    assert (shown.to_fields()["percent"], shown.families, shown.state) == (None, (), "Full")
 
 
 def test_a_harvester_cluster_that_rancher_does_not_know_is_told_with_those_it_knows() -> None:
@@ -238,7 +254,8 @@ def test_a_harvester_cluster_that_rancher_does_not_know_is_told_with_those_it_kn
     (message,) = told(harvesters=["harvester1", "lab"])
     assert '"harv1"' in message
     assert 'it has "harvester1", "lab"' in message
-    assert told(unread=(Unread(what=Kind.HARVESTERS, problem="missing right"),)) == []
+    (message,) = told(harvesters=["harv2", "lab"])
+    assert '"harv1" (did you mean "harv2"?): it has "harv2", "lab"' in message
 
 
 def test_a_range_that_waits_for_a_guest_is_reported_while_its_leader_works() -> None:
@@ -251,9 +268,9 @@ def test_a_range_that_waits_for_a_guest_is_reported_while_its_leader_works() -> 
     assert reported(NOW - timedelta(minutes=5)) == []
 
 
-def test_how_full_a_range_is_is_not_known_while_reservations_could_not_be_read() -> None:
+def test_how_full_a_range_is_needs_no_right_to_read_reservations() -> None:
     unread = (Unread(what=Kind.RESERVATIONS, problem="missing right"),)
-    assert problems(unread=unread) == {"Unknown": "info"}
+    assert problems(unread=unread, reservations=held(10)) == {"Full": "critical"}
 
 
 # Addresses and floating IPs

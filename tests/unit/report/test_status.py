@@ -19,7 +19,8 @@ from tests.unit.report.test_findings import POOL, condition, floating
 def test_a_range_is_shown_with_its_harvester_cluster_and_network() -> None:
     places = {"harvesterClusterName": "harv1", "harvesterNetworkName": "vlan-1"}
     (shown,) = report_status(snapshot(ranges=[build_range("pool", "10.0.0.1", annotations=places)])).ranges
-    assert (shown.harvester_cluster, shown.harvester_network) == ("harv1", "vlan-1")
+    fields = shown.to_fields()
+    assert (fields["harvesterCluster"], fields["harvesterNetwork"]) == ("harv1", "vlan-1")
 
 
 def test_of_one_guest_only_its_own_problems_are_told() -> None:
@@ -36,14 +37,14 @@ def test_of_one_guest_only_its_own_problems_are_told() -> None:
 
 
 def test_counts_of_what_could_not_be_read_are_not_known() -> None:
-    def counts(kind: Kind) -> tuple[object, object, object]:
+    def counts(kind: Kind) -> tuple[object, object]:
         unread = (Unread(what=kind, problem="missing right"),)
         found = report_status(snapshot(ranges=[POOL], unread=unread))
-        return found.count_floating_ips()["inAll"], found.count_guests()["inAll"], found.ranges[0].percent
+        return found.count_floating_ips()["inAll"], found.count_guests()["inAll"]
 
-    assert counts(Kind.FLOATING_IPS) == (None, None, None)
-    assert counts(Kind.CLUSTERS) == (0, None, 0.0)
-    assert counts(Kind.RESERVATIONS) == (0, 0, None)
+    assert counts(Kind.FLOATING_IPS) == (None, None)
+    assert counts(Kind.CLUSTERS) == (0, None)
+    assert counts(Kind.RESERVATIONS) == (0, 0)
 
 
 def test_a_rollout_shows_its_charts_and_where_guest_clusters_stand() -> None:
