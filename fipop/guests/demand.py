@@ -48,11 +48,13 @@ from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.rancher.matching import Guest
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip
+from fipop.runtime.queues import Event, Key, Request, WorkQueues, request_floating_ip
 from fipop.runtime.workqueue import Priority, RetryAfter
 
 logger = logging.getLogger(__name__)
 
+KIND = "services"
+"""The kind of keys: the Services of a guest cluster, by its id."""
 REPORT_SECONDS = 60.0
 """The time between two changes of what floating IPs say of Services."""
 GATE_SECONDS = 5.0
@@ -90,7 +92,7 @@ class DemandController:
             record = self.guests.state(guest_id).demand
             if not record.is_followed and self._find_range(guest_id) is not None:
                 record.is_followed = True
-                yield Request(Key(Kind.SERVICES, "", guest_id), Priority.BACKGROUND)
+                yield Request(Key(KIND, "", guest_id), Priority.BACKGROUND)
 
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """List the Services of a guest cluster, and act; return when to do so again."""

@@ -37,6 +37,8 @@ from fipop.runtime.queues import WorkQueues, request_routine_visit
 
 logger = logging.getLogger(__name__)
 
+KIND = "install"
+"""The kind of keys: a guest cluster whose releases have to change, by its id."""
 _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: GuestEvent.CLOUD_PROVIDER_INSTALL}
 
 

@@ -56,6 +56,7 @@ from fipop.guests.directory import GuestDirectory, GuestState
 from fipop.guests.errors import VisitTimeoutError, explain_refusal
 from fipop.guests.harvester import build_patch, find_harvester, is_taken_by_harvester, should_park
 from fipop.guests.in_use import AddressedService, TooManyAddressesError, find_in_use
+from fipop.guests.install import KIND as INSTALL
 from fipop.guests.observed import (
     Observed,
     observe,
@@ -78,7 +79,7 @@ from fipop.rancher.matching import Guest
 from fipop.rollout.controller import RolloutController
 from fipop.rollout.plan import Wish
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip, request_visit
+from fipop.runtime.queues import Event, Key, Request, WorkQueues, request_floating_ip, request_visit
 from fipop.runtime.workqueue import Priority, RetryAfter
 
 logger = logging.getLogger(__name__)
@@ -313,7 +314,7 @@ class VisitController:
         # Who goes back, or has a deadline, does not wait for hundreds that opted in at once.
         priority = Priority.URGENT if is_back or has_begun else priority
         rest = state.visits.rest_seconds(target)
-        self.queues.add(Request(Key(Kind.INSTALL, "", duty.guest.id), priority, rest))
+        self.queues.add(Request(Key(INSTALL, "", duty.guest.id), priority, rest))
 
     def _judge(
         self,
