@@ -54,16 +54,24 @@ from fipop.jsons import Json
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.rancher.matching import Guest
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import Event, Request, WorkQueues, request_floating_ip, request_services
+from fipop.runtime.queues import Event, Key, Request, WorkQueues, request_floating_ip
+from fipop.runtime.workqueue import Priority
 
 logger = logging.getLogger(__name__)
 
+KIND = "services"
+"""The kind of keys: the Services of a guest cluster, by its id."""
 REPORT_SECONDS = 60.0
 """The time between two changes of what floating IPs say of Services."""
 MOST_NAMED = 8
 """How many Services that use a floating IP its status names."""
 MOST_WAITING = 16
 """How many Services that wait the status of the oldest floating IP names."""
+
+
+def request_services(guest_id: str) -> Request:
+    """Request a list of the Services of a guest cluster alone, without hurry."""
+    return Request(Key(KIND, "", guest_id), Priority.BACKGROUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

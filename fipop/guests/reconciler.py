@@ -55,7 +55,7 @@ from fipop.guests.config_map import (
     find_namespace,
     find_overruled,
 )
-from fipop.guests.demand import DemandController
+from fipop.guests.demand import DemandController, request_services
 from fipop.guests.desired import (
     Duty,
     choose_namespace,
@@ -78,6 +78,7 @@ from fipop.guests.observed import (
 )
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import SOON_SECONDS, plan_releases
+from fipop.guests.releases import request_install
 from fipop.guests.visit import NEW_SECONDS, YOUNG_SECONDS, Visit
 from fipop.helm.charts import Role
 from fipop.ipam.addresses import parse_address
@@ -87,15 +88,7 @@ from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
 from fipop.rancher.matching import Guest
 from fipop.rollout.controller import RolloutController
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import (
-    Event,
-    Request,
-    WorkQueues,
-    request_floating_ip,
-    request_install,
-    request_services,
-    request_visit,
-)
+from fipop.runtime.queues import Event, Request, WorkQueues, request_floating_ip, request_visit
 from fipop.runtime.workqueue import Priority, RetryAfter
 
 logger = logging.getLogger(__name__)

@@ -34,11 +34,19 @@ from fipop.metrics.counters import GuestEvent
 from fipop.rollout.controller import RolloutController
 from fipop.rollout.plan import Wish
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import WorkQueues, request_routine_visit
+from fipop.runtime.queues import Key, Request, WorkQueues, request_routine_visit
+from fipop.runtime.workqueue import Priority
 
 logger = logging.getLogger(__name__)
 
+KIND = "install"
+"""The kind of keys: a guest cluster whose releases have to change, by its id."""
 _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: GuestEvent.CLOUD_PROVIDER_INSTALL}
+
+
+def request_install(guest_id: str, priority: Priority, delay_seconds: float) -> Request:
+    """Request a turn of helm for a guest cluster whose releases have to change."""
+    return Request(Key(KIND, "", guest_id), priority, delay_seconds)
 
 
 @dataclass(slots=True, kw_only=True)

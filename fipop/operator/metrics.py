@@ -73,7 +73,7 @@ def read_fleet(fleet: Fleet, cache: Inventory, manager: Manager | None) -> Fleet
             opted_in - {""} - {each.namespace for each in floating_ips if each.status.addresses}
         ),
         gate_is_open=manager.gate.is_open,
-        queues={each.name: each.depth for each in (queues.objects, queues.visits, queues.installs)},
+        queues={each.name: each.depth for each in queues.all},
         rollout=rollout.rollout,
         rollout_guests=rollout.count_guests() if rollout.rollout is not None else {},
         rollout_blocked=rollout.problem is not None,
