@@ -275,7 +275,7 @@ class VisitController:
             return desired.is_complete and await self._may_write(desired.held)
 
         # What this guest cluster uses already stays: its former key had it, or a Service has it.
-        in_conflict = {each for each in desired.in_conflict if visit.in_use.carrier_of(each) is None}
+        in_conflict = {each for each in desired.in_conflict if visit.in_use.user_of(each) is None}
         granted = frozenset(each for each in desired.granted if parse_address(each) not in in_conflict)
         before = find_namespace(visit.config_maps, desired.known)
         namespace = choose_namespace(desired, visit.observed, before)
