@@ -163,8 +163,12 @@ class DemandController:
         Those are Harvester's if its Service controller runs; on Harvester only a visit that reads Deployments knows.
         """
         classes = read_classes(self.configuration.settings.kubevip_cloud_provider_chart_values.values)
-        around = record.around
-        is_taken = guest.on_harvester if around is None else any(each.takes_services for each in around)
+        other_providers = record.other_providers
+        is_taken = (
+            guest.on_harvester
+            if other_providers is None
+            else any(each.takes_services for each in other_providers)
+        )
         return classes - {""} if is_taken else classes
 
     def _see(

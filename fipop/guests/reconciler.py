@@ -260,12 +260,15 @@ class VisitController:
                 client,
                 desired.places,
                 with_pods=self.rollout.is_judged(visit.guest.id),
-                around=None if visit.needs_machines else record.around,
+                other_providers=None if visit.needs_machines else record.other_providers,
             )
         except (ApiError, GuestError) as error:
             visit.unseen, record.releases = error, ()
             return
-        record.around, record.releases = observed.around, record.mark_foreign(observed.releases)
+        record.other_providers, record.releases = (
+            observed.other_providers,
+            record.mark_foreign(observed.releases),
+        )
         visit.observed, visit.observed_at = replace(observed, releases=record.releases), began
 
     async def _write_config_map(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:

@@ -80,7 +80,7 @@ class GuestRecord(AddressRecord):
     """When that visit began to read it."""
     turn_ended_at: float = -math.inf
     """When helm was last done with the guest cluster."""
-    around: tuple[Workload, ...] | None = None
+    other_providers: tuple[Workload, ...] | None = None
     """The Deployments that matter to the cloud provider, as they were read last."""
     foreign: set[str] = field(default_factory=set)
     """The uids of Secrets of releases that kube-fip-operator did not make, so that helm is asked once."""

@@ -116,7 +116,7 @@ class InstallController:
     async def _observe(self, record: GuestRecord, desired: DesiredState, access: GuestAccess) -> Observed:
         """Read the releases. Raises ApiError and GuestError."""
         async with self.clients.session(access, is_urgent=False) as client:
-            observed = await observe(client, desired.places, around=record.around)
+            observed = await observe(client, desired.places, other_providers=record.other_providers)
         return replace(observed, releases=record.mark_foreign(observed.releases))
 
     async def _try(self, install: InstallStep) -> FipopError | None:
