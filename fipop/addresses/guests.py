@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from fipop.addresses.in_use import Uses
 from fipop.api.conditions import Finding
-from fipop.api.objects import ReleaseStatus, ServicesStatus, WaitingStatus
+from fipop.api.objects import ReleaseStatus
 from fipop.helm.charts import Role
 from fipop.rancher.matching import Guest
 
@@ -35,19 +35,6 @@ class GuestObservation:
     """None if they were not seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServicesReport:
-    """What the floating IPs of a guest cluster report of its Services."""
-
-    services: Mapping[str, ServicesStatus]
-    """The Services that use a floating IP, by its name."""
-    oldest: str
-    """The floating IP that reports whether the Services have what they wait for."""
-    finding: Finding
-    waiting: WaitingStatus | None = None
-    """The Services that wait, if they do not."""
-
-
 @dataclass(slots=True, kw_only=True)
 class AddressRecord:
     """The part of the record of one guest cluster that the rules of addresses read."""
@@ -61,9 +48,7 @@ class AddressRecord:
     observation: GuestObservation | None = None
     """What the last visit found; None before the first one."""
     follows_services: bool = False
-    """Whether floating IPs are made for its Services, which are listed again and again."""
-    services: ServicesReport | None = None
-    """None before the first list."""
+    """Whether floating IPs are made for its Services, and statuses say what became of that."""
     uses: Uses = field(default_factory=Uses)
     """Which addresses it uses, as its visits read them."""
     was_read: bool = False

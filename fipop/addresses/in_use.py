@@ -12,7 +12,7 @@ from fipop.ipam.pool import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carrier:
+class AddressUser:
     """An object in a guest cluster that names an address; its names are fit for a condition."""
 
     kind: str
@@ -28,7 +28,7 @@ class InUsePart:
     """Addresses that one object names: a single one, or a part of the pool that a ConfigMap describes."""
 
     part: Part
-    carrier: Carrier
+    user: AddressUser
     is_ours: bool = False
     """Whether it is in a key that fipop wrote last."""
 
@@ -44,14 +44,14 @@ class InUseAddresses:
 
     parts: tuple[InUsePart, ...] = ()
 
-    def carrier_of(self, address: Address) -> Carrier | None:
+    def user_of(self, address: Address) -> AddressUser | None:
         """Return the first object that names the address, also as a member of a pool."""
-        return next((each.carrier for each in self.parts if each.part.holds(address)), None)
+        return next((each.user for each in self.parts if each.part.holds(address)), None)
 
 
-def build_parts(carrier: Carrier, addresses: Iterable[Address]) -> tuple[InUsePart, ...]:
+def build_parts(user: AddressUser, addresses: Iterable[Address]) -> tuple[InUsePart, ...]:
     """Return single addresses that one object names."""
-    return tuple(InUsePart(Part(each.family, each.value, each.value), carrier) for each in addresses)
+    return tuple(InUsePart(Part(each.family, each.value, each.value), user) for each in addresses)
 
 
 class Source(StrEnum):

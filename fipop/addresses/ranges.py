@@ -25,11 +25,13 @@ from fipop.kube.resources import (
     FLOATING_IPS,
     MANAGEMENT_CLUSTERS,
 )
-from fipop.runtime.queues import Event, Key, Kind, Request, WorkQueues
+from fipop.runtime.queues import Event, Key, Request, WorkQueues
 from fipop.runtime.workqueue import Priority, RetryAfter
 
 logger = logging.getLogger(__name__)
 
+KIND = "ranges"
+"""The kind of the one key: all ranges, which are counted together."""
 COUNT_SECONDS = 1.0
 """How long changes of what ranges hold are gathered until the ranges are counted: they are written at most so often."""
 GATE_SECONDS = 5.0
@@ -43,7 +45,7 @@ RECOUNT_SECONDS = 60.0
 
 def request_count(delay_seconds: float = COUNT_SECONDS) -> Request:
     """Request a count of all ranges: one key for all of them, so that a change costs the same with many."""
-    return Request(Key(Kind.RANGES, "", ""), Priority.BACKGROUND, delay_seconds)
+    return Request(Key(KIND, "", ""), Priority.BACKGROUND, delay_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

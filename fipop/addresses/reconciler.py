@@ -31,9 +31,9 @@ from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.metrics.counters import ALLOCATIONS
 from fipop.runtime.queues import (
+    FLOATING_IP,
     Event,
     Key,
-    Kind,
     Request,
     WorkQueues,
     request_floating_ip,
@@ -72,7 +72,7 @@ class FloatingIPReconciler:
         for guest_id in event.guest_ids:
             yield from map(request_floating_ip, inventory.floating_ips_of(guest_id))
         if event.resource == FLOATING_IPS:
-            yield Request(Key(Kind.FLOATING_IP, *event.change.latest.key))
+            yield Request(Key(FLOATING_IP, *event.change.latest.key))
             if new is None:
                 yield request_waiting()
         elif event.resource == FLOATING_IP_RANGES and is_respecified(event.change.old, event.change.new):
@@ -82,7 +82,7 @@ class FloatingIPReconciler:
             yield request_waiting()
         elif event.resource == FLOATING_IP_RESERVATIONS:
             for key in sorted({side.spec.owner.key for side in (old, new) if side is not None}):
-                yield Request(Key(Kind.FLOATING_IP, *key))
+                yield Request(Key(FLOATING_IP, *key))
             if old is not None and (
                 new is None or new.is_held != old.is_held or new.spec.range != old.spec.range
             ):
@@ -100,7 +100,7 @@ class FloatingIPReconciler:
         inventory, names_spec = self.inventory, True
         for _ in range(MAX_ATTEMPTS):
             # What is known by now needs no reconciliation of its own, the answers to our own writes neither.
-            self.queues.objects.drop_rerun(Key(Kind.FLOATING_IP, *key))
+            self.queues.objects.drop_rerun(Key(FLOATING_IP, *key))
             floating_ip = inventory.floating_ips.get(*key)
             if floating_ip is None:
                 return None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from fipop.addresses.guests import AddressRecord, GuestRecords
-from fipop.addresses.in_use import Carrier, InUseAddresses, InUsePart, Reading, Source, Uses, build_parts
+from fipop.addresses.in_use import AddressUser, InUseAddresses, InUsePart, Reading, Source, Uses, build_parts
 from fipop.api.objects import EPOCH
 from fipop.ipam.addresses import Address
 from fipop.ipam.intervals import AddressSet, IntervalSet
@@ -100,7 +100,7 @@ class Reports:
     def remember(self, guest_id: str, range_name: str, addresses: Iterable[Address]) -> None:
         """Take in what the status of a range says: the last leader knew it, and this one has not read it yet."""
         uses = self.records.of(guest_id).uses
-        parts = build_parts(Carrier(kind="", namespace="", name=""), addresses)
+        parts = build_parts(AddressUser(kind="", namespace="", name=""), addresses)
         for source in Source:
             known = uses.readings.get(source, Reading(EPOCH, InUseAddresses()))
             uses.readings[source] = Reading(EPOCH, InUseAddresses(known.found.parts + parts))
@@ -142,10 +142,10 @@ class Reports:
         record = self.records.get(guest_id)
         return record.uses.unread_since if record is not None else None
 
-    def find_carrier(self, guest_id: str, address: Address) -> Carrier | None:
+    def find_user(self, guest_id: str, address: Address) -> AddressUser | None:
         """Return what uses an address in a guest cluster."""
         readings = self._readings(guest_id)
-        found = (readings[source].found.carrier_of(address) for source in Source if source in readings)
+        found = (readings[source].found.user_of(address) for source in Source if source in readings)
         return next((each for each in found if each is not None), None)
 
     def find_ours(self, guest_id: str) -> list[Address]:

@@ -138,8 +138,8 @@ def describe_holder(reservation: FloatingIPReservation, user: str = "") -> Block
 
 def describe_user(inventory: Inventory, guest_id: str, address: Address) -> str:
     """Return what uses an address in a guest cluster, as a sentence; "" if the last visit found nothing."""
-    carrier = inventory.reports.find_carrier(guest_id, address)
-    return f"{carrier} in guest cluster {guest_id} uses it." if carrier is not None else ""
+    user = inventory.reports.find_user(guest_id, address)
+    return f"{user} in guest cluster {guest_id} uses it." if user is not None else ""
 
 
 def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> str:

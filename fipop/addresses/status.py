@@ -16,8 +16,6 @@ from fipop.api.objects import (
     FloatingIP,
     FloatingIPStatus,
     GuestStatus,
-    ServicesStatus,
-    WaitingStatus,
 )
 from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.helm.charts import Role
@@ -82,8 +80,9 @@ class StatusBuilder:
         odd = (*floating_ip.oddities, *(binding.cluster.oddities if binding.cluster is not None else ()))
         conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
         conditions.insert(0, _ready(conditions))
-        services, waiting, demand = self._describe_services(floating_ip)
-        conditions += demand
+        before, follows_services = floating_ip.status, record is not None and record.follows_services
+        if follows_services:  # what becomes of its Services, the list of them writes
+            conditions += [each for each in before.conditions if each.type == ConditionType.DEMAND_MET]
         first = next(iter(decision.holds), None)
         generation = floating_ip.metadata.generation
         return FloatingIPStatus(
@@ -91,8 +90,8 @@ class StatusBuilder:
             range=first.range if first else None,
             address_space=first.space if first else None,
             guest=guest,
-            services=services,
-            waiting=waiting,
+            services=before.services if follows_services else None,
+            waiting=before.waiting if follows_services else None,
             conditions=merge_conditions(
                 floating_ip.status.conditions,
                 [replace(condition, observed_generation=generation) for condition in conditions],
@@ -115,25 +114,6 @@ class StatusBuilder:
         conditions = [replace(allocated, type=ConditionType.READY), allocated, *rest]
         merged = merge_conditions(before, conditions, self.now())
         return replace(floating_ip.status, conditions=merged)
-
-    def _describe_services(
-        self, floating_ip: FloatingIP
-    ) -> tuple[ServicesStatus | None, WaitingStatus | None, Sequence[Condition]]:
-        """Return which Services use it, which of its guest cluster wait, and whether these have what they wait for.
-
-        Before the first list, what was found earlier stays.
-        """
-        record = self.inventory.records.get(floating_ip.namespace)
-        if record is None or not record.follows_services:
-            return None, None, ()
-        report, before = record.services, floating_ip.status
-        if report is None:
-            of_demand = (each for each in before.conditions if each.type == ConditionType.DEMAND_MET)
-            return before.services, before.waiting, tuple(of_demand)
-        services = report.services.get(floating_ip.name)
-        if report.oldest != floating_ip.name:
-            return services, None, ()
-        return services, report.waiting, (report.finding.to_condition(ConditionType.DEMAND_MET),)
 
     def _describe_rivals(self, floating_ip: FloatingIP, decision: Decision) -> str:
         """Return which other guest clusters use an address that the floating IP holds, as sentences."""

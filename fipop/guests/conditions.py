@@ -129,7 +129,7 @@ def judge_releases(
             problem=problem,
             waits=each.verb.needs_helm,
             held_up=describe_unknown_options(unknown) if unknown else held_up,
-            is_taken_by_harvester=is_taken_by_harvester(each.release, record.around or ()),
+            is_taken_by_harvester=is_taken_by_harvester(each.release, record.other_providers or ()),
         )
         for each in steps
     }
@@ -175,7 +175,7 @@ def judge_release(
         "ReleaseNameChanged": f"Release {release} keeps its name and namespace." if is_renamed else "",
         reason or "Drift": f"{_LEFT[reason]}." if is_awaited else _describe_drift(step, reason or "Drift"),
         HARVESTER_TAKES: _describe_harvester() if is_taken_by_harvester else "",
-        "OthersRun": _describe_beside(release.beside),
+        "OthersRun": _describe_conflicting(release.conflicting_workloads),
     }
     found = [name for name, note in notes.items() if name and note]
     is_ready = not release.problem and not is_taken_by_harvester
@@ -209,10 +209,10 @@ def _find_blocker(release: Release) -> tuple[str, str]:
             f"release {release} is not the {role} of fipop or of kube-fip-operator. Remove it, or choose another name "
             "or namespace for the release of fipop"
         )
-    if release.status is Status.ABSENT and release.beside:
+    if release.status is Status.ABSENT and release.conflicting_workloads:
+        others = ", ".join(release.conflicting_workloads[:_NAMED])
         return "OthersRun", (
-            f"{', '.join(release.beside[:_NAMED])} already runs what {role} would run. Remove it, or leave this guest "
-            "cluster opted out"
+            f"{others} already runs what {role} would run. Remove it, or leave this guest cluster opted out"
         )
     return "", ""
 
@@ -223,10 +223,10 @@ def _describe_drift(step: Step, reason: str) -> str:
     return f"Release {step.release} is left as it is ({step.drift}). {_LEFT.get(reason, reason)}."
 
 
-def _describe_beside(beside: tuple[str, ...]) -> str:
+def _describe_conflicting(conflicting: tuple[str, ...]) -> str:
     return (
-        f"{', '.join(beside[:_NAMED])} does the same work in this guest cluster. Remove one."
-        if beside
+        f"{', '.join(conflicting[:_NAMED])} does the same work in this guest cluster. Remove one."
+        if conflicting
         else ""
     )
 

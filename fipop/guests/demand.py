@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import inf
 
 from fipop.addresses.claims import address_of, read_addresses
 from fipop.addresses.decision import bind_guest
-from fipop.addresses.guests import ServicesReport
 from fipop.addresses.inventory import is_respecified
 from fipop.addresses.stores import BY_OWNER_NAMESPACE, BY_RANGE
 from fipop.api import names
-from fipop.api.codec import write
-from fipop.api.conditions import Finding, Verdict
+from fipop.api.codec import write, write_patch
+from fipop.api.conditions import ConditionType, Finding, Verdict, merge_conditions
 from fipop.api.objects import (
     EPOCH,
     FloatingIP,
     FloatingIPRange,
     FloatingIPSpec,
+    FloatingIPStatus,
     PerGuest,
     ServicesStatus,
     WaitingService,
@@ -49,21 +49,29 @@ from fipop.guests.services import (
     read_classes,
     read_uses,
 )
-from fipop.ipam.addresses import FamilyPolicy, format_address
+from fipop.ipam.addresses import Address, FamilyPolicy, format_address
 from fipop.jsons import Json
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.rancher.matching import Guest
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import Event, Request, WorkQueues, request_floating_ip, request_services
+from fipop.runtime.queues import Event, Key, Request, WorkQueues, request_floating_ip
+from fipop.runtime.workqueue import Priority
 
 logger = logging.getLogger(__name__)
 
+KIND = "services"
+"""The kind of keys: the Services of a guest cluster, by its id."""
 REPORT_SECONDS = 60.0
 """The time between two changes of what floating IPs say of Services."""
 MOST_NAMED = 8
 """How many Services that use a floating IP its status names."""
 MOST_WAITING = 16
 """How many Services that wait the status of the oldest floating IP names."""
+
+
+def request_services(guest_id: str) -> Request:
+    """Request a list of the Services of a guest cluster alone, without hurry."""
+    return Request(Key(KIND, "", guest_id), Priority.BACKGROUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +112,7 @@ class DemandController:
 
     def stop(self, record: GuestRecord, guest_id: str) -> None:
         """Forget the Services of a guest cluster for which no floating IPs are made any more."""
-        record.follows_services, record.services, record.idle_since = False, None, {}
+        record.follows_services, record.demand, record.idle_since = False, None, {}
         record.services_reported_at = -inf
         self.queues.add(*map(request_floating_ip, self.guests.inventory.floating_ips_of(guest_id)))
 
@@ -129,15 +137,18 @@ class DemandController:
             if each.name not in plan.busy
         }
         finding = judge_demand(seen, plan, found.name)
+        failure: ApiError | None = None
         try:
             for want in plan.makes:
                 await self._make(guest, found, seen, want)
         except ApiError as error:
+            failure = error
             if error.is_refusal and plan.makes[0].service is not None:
                 finding = Finding(verdict=Verdict.FALSE, reason=WRITE_REFUSED, message=error.explain())
-            raise
-        finally:
-            self._report(record, seen, finding, plan.waiting)
+        record.demand = finding
+        await self._report(record, guest.id, seen, plan.waiting)
+        if failure is not None:
+            raise failure
         if plan.lets_go is not None:
             await self._let_go(plan.lets_go)
 
@@ -152,8 +163,12 @@ class DemandController:
         Those are Harvester's if its Service controller runs; on Harvester only a visit that reads Deployments knows.
         """
         classes = read_classes(self.configuration.settings.kubevip_cloud_provider_chart_values.values)
-        around = record.around
-        is_taken = guest.on_harvester if around is None else any(each.takes_services for each in around)
+        other_providers = record.other_providers
+        is_taken = (
+            guest.on_harvester
+            if other_providers is None
+            else any(each.takes_services for each in other_providers)
+        )
         return classes - {""} if is_taken else classes
 
     def _see(
@@ -183,29 +198,59 @@ class DemandController:
             idle_seconds={uid: loop_time() - since for uid, since in record.idle_since.items()},
         )
 
-    def _report(
-        self, record: GuestRecord, seen: Seen, finding: Finding, waiting: Sequence[ServiceUse]
+    async def _report(
+        self, record: GuestRecord, guest_id: str, seen: Seen, waiting: Sequence[ServiceUse]
     ) -> None:
-        """Have the floating IPs say which Services use them, and whether the demand is met; not every moment."""
-        used: dict[str, ServicesStatus] = {}
-        for each in seen.floating_ips:
-            has = read_addresses(each.status.addresses)
-            users = sorted(str(one) for one in seen.services if not has.isdisjoint(one.addresses))
-            if users:
-                used[each.name] = ServicesStatus(names=tuple(users[:MOST_NAMED]), count=len(users))
+        """Write into statuses which Services use a floating IP, and whether the demand is met; not every moment.
+
+        Whoever reconciles a floating IP keeps that part of its status. So another leader that found something else
+        writes it once, too, and not again and again.
+        """
         if loop_time() - record.services_reported_at < REPORT_SECONDS:
             return
-        now = self.guests.client.server_now()
-        named = tuple(_name_waiting(each, now) for each in waiting[:MOST_WAITING])
-        report = ServicesReport(
-            services=used,
-            oldest=seen.floating_ips[0].name,
-            finding=finding,
-            waiting=WaitingStatus(services=named, count=len(waiting)) if named and finding != MET else None,
+        for each in self.guests.inventory.floating_ips_of(guest_id):
+            wanted = self._build_status(record, each, seen, waiting)
+            if wanted != each.status and each.status.observed_generation:
+                record.services_reported_at = loop_time()
+                await self._write_status(each, wanted)
+
+    def _build_status(
+        self, record: GuestRecord, floating_ip: FloatingIP, seen: Seen, waiting: Sequence[ServiceUse]
+    ) -> FloatingIPStatus:
+        before, now, has = floating_ip.status, self.guests.client.server_now(), frozenset[Address]()
+        if any(each.key == floating_ip.key for each in seen.floating_ips):
+            has = read_addresses(before.addresses)
+        users = sorted(str(each) for each in seen.services if not has.isdisjoint(each.addresses))
+        shown, conditions = (
+            None,
+            [each for each in before.conditions if each.type != ConditionType.DEMAND_MET],
         )
-        if report != record.services:
-            record.services, record.services_reported_at = report, loop_time()
-            self.queues.add(*map(request_floating_ip, seen.floating_ips))
+        if seen.floating_ips[0].key == floating_ip.key and record.demand is not None:
+            demand = record.demand.to_condition(ConditionType.DEMAND_MET)
+            conditions.append(replace(demand, observed_generation=before.observed_generation))
+            named = tuple(_name_waiting(each, now) for each in waiting[:MOST_WAITING])
+            is_shown = bool(named) and record.demand != MET
+            shown = WaitingStatus(services=named, count=len(waiting)) if is_shown else None
+        return replace(
+            before,
+            services=ServicesStatus(names=tuple(users[:MOST_NAMED]), count=len(users)) if users else None,
+            waiting=shown,
+            conditions=merge_conditions(before.conditions, conditions, now),
+        )
+
+    async def _write_status(self, floating_ip: FloatingIP, wanted: FloatingIPStatus) -> None:
+        tested = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
+        try:
+            answer = await self.guests.client.merge_patch(
+                FLOATING_IPS,
+                floating_ip.name,
+                {"metadata": tested, "status": write_patch(wanted)},
+                namespace=floating_ip.namespace,
+                subresource="status",
+            )
+        except ConflictError:
+            return  # it changed: the next list decides
+        self.guests.inventory.observe(FLOATING_IPS, answer)
 
     async def _make(self, guest: Guest, found: FloatingIPRange, seen: Seen, want: Want) -> None:
         body = build_floating_ip(guest, found.name, want, overwrites=seen.floating_ips[0].update_config_map)

@@ -33,7 +33,7 @@ BARE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duty:
+class DesiredState:
     """What one guest cluster should have."""
 
     guest: Guest
@@ -77,7 +77,9 @@ class Duty:
         return {each.key: each.status.addresses for each in self.floating_ips}
 
 
-def find_duty(cache: Inventory, guest_id: str, record: GuestRecord, settings: Settings) -> Duty | None:
+def find_desired(
+    cache: Inventory, guest_id: str, record: GuestRecord, settings: Settings
+) -> DesiredState | None:
     """Return what a guest cluster should have; None if it is only read: paused, unknown, or nothing is due there."""
     guest = cache.known(guest_id)
     if guest is None or is_paused(cache, guest):
@@ -104,7 +106,7 @@ def find_duty(cache: Inventory, guest_id: str, record: GuestRecord, settings: Se
     is_known = any(each.revision for each in reported)
     if not (floating_ips or former or removes or _has_old_keys(cache, record, guest.id)):
         return None
-    return Duty(
+    return DesiredState(
         guest=guest,
         floating_ips=tuple(_with_interface(cache, each) for each in floating_ips),
         held=held,
@@ -162,16 +164,16 @@ class OptedInGuests:
         )
 
 
-def choose_wish(duty: Duty, observed: Observed, rollout: RolloutController) -> Wish:
+def find_goal(desired: DesiredState, observed: Observed, rollout: RolloutController) -> Wish:
     """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
-    if duty.removes:
+    if desired.removes:
         return Wish(remove=True, may_change=is_back(observed.daemon_sets))
-    if not duty.keeps:
+    if not desired.keeps:
         return Wish()
-    return rollout.decide_goal(duty.guest, observed.releases)
+    return rollout.decide_goal(desired.guest, observed.releases)
 
 
-def choose_namespace(duty: Duty, observed: Observed | None, written: str | None) -> str | None:
+def choose_namespace(desired: DesiredState, observed: Observed | None, written: str | None) -> str | None:
     """Return the namespace of the ConfigMap: where the cloud provider runs, else where it was `written` last.
 
     None: the one of the options.
@@ -183,7 +185,7 @@ def choose_namespace(duty: Duty, observed: Observed | None, written: str | None)
         if each.role is Role.CLOUD_PROVIDER and each.status is not Status.ABSENT
     ]
     # What could not be read is where it was, if the status names it.
-    known = [each.namespace for each in duty.places if each.role is Role.CLOUD_PROVIDER]
+    known = [each.namespace for each in desired.places if each.role is Role.CLOUD_PROVIDER]
     return next(iter(running), written) or (known[0] if known and observed is None else None)
 
 

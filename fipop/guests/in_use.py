@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fipop.addresses.in_use import Carrier, InUseAddresses, InUsePart, build_parts
+from fipop.addresses.in_use import AddressUser, InUseAddresses, InUsePart, build_parts
 from fipop.api.service import Service, parse_service
 from fipop.errors import GuestError
 from fipop.guests.config_map import read_applied
@@ -35,15 +35,15 @@ def find_in_use(config_maps: Iterable[Json], services: Iterable[Service]) -> InU
     found = _Found()
     for config_map in config_maps:
         applied, metadata = read_applied(config_map), as_mapping(config_map.get("metadata"))
-        carrier = _build_carrier(CONFIG_MAP, metadata.get("namespace"), metadata.get("name"))
+        user = _build_user(CONFIG_MAP, metadata.get("namespace"), metadata.get("name"))
         for key, text in as_mapping(config_map.get("data")).items():
             if isinstance(text, str):
-                found.add(text, carrier, is_ours=applied.get(key) == text)
+                found.add(text, user, is_ours=applied.get(key) == text)
     for service in services:
-        carrier = _build_carrier(SERVICE, service.namespace, service.name)
+        user = _build_user(SERVICE, service.namespace, service.name)
         for text in service.texts:
             for part in text.split(","):
-                found.add(part.strip(), carrier)
+                found.add(part.strip(), user)
     return found.sum_up()
 
 
@@ -52,12 +52,12 @@ def find_machines(
 ) -> InUseAddresses:
     """Return the addresses of nodes (name, addresses) and of the API server. Raises: TooManyAddressesError."""
     owners = [
-        (Carrier(kind=NODE, namespace="", name=read_name(name)), addresses) for name, addresses in nodes
+        (AddressUser(kind=NODE, namespace="", name=read_name(name)), addresses) for name, addresses in nodes
     ]
-    owners.append((Carrier(kind=ENDPOINTS, namespace="default", name="kubernetes"), server))
+    owners.append((AddressUser(kind=ENDPOINTS, namespace="default", name="kubernetes"), server))
     parts: dict[Part, InUsePart] = {}
-    for carrier, addresses in owners:
-        for each in build_parts(carrier, sorted(addresses)):
+    for user, addresses in owners:
+        for each in build_parts(user, sorted(addresses)):
             parts.setdefault(each.part, each)
     if len(parts) > MAX_PARTS:
         raise TooManyAddressesError
@@ -69,7 +69,7 @@ class _Found:
         self._parts: dict[str, tuple[InUsePart, ...]] = {}
         self._count = 0
 
-    def add(self, text: str, carrier: Carrier, *, is_ours: bool = False) -> None:
+    def add(self, text: str, user: AddressUser, *, is_ours: bool = False) -> None:
         if text in self._parts and is_ours:
             self._parts[text] = tuple(replace(each, is_ours=True) for each in self._parts[text])
         if not text or text in self._parts:
@@ -77,7 +77,7 @@ class _Found:
         self._count += count_parts(text)
         if self._count > MAX_PARTS:
             raise TooManyAddressesError
-        self._parts[text] = tuple(InUsePart(part, carrier, is_ours) for part in parse_leniently(text))
+        self._parts[text] = tuple(InUsePart(part, user, is_ours) for part in parse_leniently(text))
 
     def sum_up(self) -> InUseAddresses:
         first: dict[Part, InUsePart] = {}
@@ -96,8 +96,8 @@ def parse_relevant(obj: Json) -> Service | None:
     return parse_service(obj, most_addresses=MAX_PARTS)
 
 
-def _build_carrier(kind: str, namespace: object, name: object) -> Carrier:
-    return Carrier(kind=kind, namespace=read_name(namespace), name=read_name(name))
+def _build_user(kind: str, namespace: object, name: object) -> AddressUser:
+    return AddressUser(kind=kind, namespace=read_name(namespace), name=read_name(name))
 
 
 def read_name(value: object) -> str:

@@ -51,7 +51,7 @@ class Observed:
 
     releases: tuple[Release, ...] = ()
     daemon_sets: tuple[Workload, ...] = ()
-    around: tuple[Workload, ...] = ()
+    other_providers: tuple[Workload, ...] = ()
     """The Deployments that matter to the cloud provider, other ones and Harvester's."""
 
     @property
@@ -109,12 +109,12 @@ async def observe(
     places: Sequence[Release],
     *,
     with_pods: bool = False,
-    around: tuple[Workload, ...] | None = None,
+    other_providers: tuple[Workload, ...] | None = None,
 ) -> Observed:
     """Read the releases at their places, and what they run.
 
-    `around`: what is known of other Deployments. Without it, and before the cloud provider is installed, all of them
-    are read.
+    `other_providers`: what is known of other Deployments. Without it, and before the cloud provider is installed, all
+    of them are read.
     """
     namespaces = sorted({each.namespace for each in places})
     listed = asyncio.gather(*(_read_secrets(client, each, places) for each in namespaces))
@@ -123,9 +123,9 @@ async def observe(
     releases = [read_release(each, secrets, client.server_now()) for each in places]
     provider = next(each for each in releases if each.role is Role.CLOUD_PROVIDER)
     deployments: tuple[Workload, ...] = ()
-    if around is None or provider.status is Status.ABSENT:
+    if other_providers is None or provider.status is Status.ABSENT:
         deployments = await _read_all_deployments(client)
-        around = tuple(each for each in deployments if each.is_around)
+        other_providers = tuple(each for each in deployments if each.is_other_provider)
     if provider.status is not Status.ABSENT and not _of_release(provider, deployments):
         named = f"metadata.name={provider.object_name}"
         read = await client.list(
@@ -134,10 +134,13 @@ async def observe(
         deployments = read.items
     workloads = (*daemon_sets, *deployments)
     releases = [replace(each, workloads=_of_release(each, workloads)) for each in releases]
-    releases = [replace(each, beside=_find_beside(each, (*daemon_sets, *around))) for each in releases]
+    releases = [
+        replace(each, conflicting_workloads=_find_conflicting(each, (*daemon_sets, *other_providers)))
+        for each in releases
+    ]
     if with_pods:
         releases = [replace(each, ready_seconds=await _read_ready_seconds(client, each)) for each in releases]
-    return Observed(releases=tuple(releases), daemon_sets=daemon_sets, around=around)
+    return Observed(releases=tuple(releases), daemon_sets=daemon_sets, other_providers=other_providers)
 
 
 async def list_revisions(client: KubeClient, release: Release) -> list[Release]:
@@ -185,7 +188,7 @@ def _of_release(release: Release, workloads: Sequence[Workload]) -> tuple[Worklo
     )
 
 
-def _find_beside(release: Release, workloads: Sequence[Workload]) -> tuple[str, ...]:
+def _find_conflicting(release: Release, workloads: Sequence[Workload]) -> tuple[str, ...]:
     """Return the workloads of others that do what a release does, or would do; Harvester's kube-vip is parked."""
     own = _of_release(release, workloads)
     others = (each for each in workloads if each not in own and each.release != HARVESTER_RELEASE)

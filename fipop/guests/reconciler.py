@@ -55,14 +55,14 @@ from fipop.guests.config_map import (
     find_namespace,
     find_overruled,
 )
-from fipop.guests.demand import DemandController
+from fipop.guests.demand import DemandController, request_services
 from fipop.guests.desired import (
-    Duty,
+    DesiredState,
     choose_namespace,
-    choose_wish,
     count_event,
     describe_mismatch,
-    find_duty,
+    find_desired,
+    find_goal,
     find_needs,
 )
 from fipop.guests.discovery import GuestDirectory
@@ -78,6 +78,7 @@ from fipop.guests.observed import (
 )
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import SOON_SECONDS, plan_releases
+from fipop.guests.releases import request_install
 from fipop.guests.visit import NEW_SECONDS, YOUNG_SECONDS, Visit
 from fipop.helm.charts import Role
 from fipop.ipam.addresses import parse_address
@@ -87,15 +88,7 @@ from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
 from fipop.rancher.matching import Guest
 from fipop.rollout.controller import RolloutController
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import (
-    Event,
-    Request,
-    WorkQueues,
-    request_floating_ip,
-    request_install,
-    request_services,
-    request_visit,
-)
+from fipop.runtime.queues import Event, Request, WorkQueues, request_floating_ip, request_visit
 from fipop.runtime.workqueue import Priority, RetryAfter
 
 logger = logging.getLogger(__name__)
@@ -141,12 +134,12 @@ class VisitController:
         if not self.guests.inventory.exists(guest_id):
             self.gate.note_gone(guest_id)
             return None
-        record, duty, seconds = self.guests.record(guest_id), None, None
+        record, desired, seconds = self.guests.record(guest_id), None, None
         self._note_floating_ips(record, guest_id)
         if self.gate.is_open:
-            duty = find_duty(self.guests.inventory, guest_id, record, self.configuration.settings)
-        if duty is not None:
-            seconds = await self._serve(record, duty)
+            desired = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
+        if desired is not None:
+            seconds = await self._serve(record, desired)
         elif self.gate.is_open or self.gate.waits_for(guest_id):
             # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
             seconds = await self._read_only(record, guest_id)
@@ -201,24 +194,24 @@ class VisitController:
             return READ_RETRY_SECONDS if self.gate.waits_for(guest_id) else None
         return None
 
-    async def _serve(self, record: GuestRecord, duty: Duty) -> float | None:
+    async def _serve(self, record: GuestRecord, desired: DesiredState) -> float | None:
         """Visit a guest cluster that should have something; return when to come back, if before the interval."""
-        visit, began = self._begin(record, duty.guest), loop_time()
+        visit, began = self._begin(record, desired.guest), loop_time()
         try:
-            await self._visit(visit, duty)
-            observation, seconds = provisioning(installs=duty.keeps), None  # type: GuestObservation, float | None
+            await self._visit(visit, desired)
+            observation, seconds = provisioning(installs=desired.keeps), None  # type: GuestObservation, float | None
             is_booting = not visit.guest.provisioned and visit.is_provisioning
             if visit.written.outcome is Outcome.FAILED and is_booting:
                 seconds = BOOT_SECONDS
             else:
                 self._count_failures(visit)
-                observation = self._describe(visit, duty)
-                seconds = visit.seconds_until_next(duty, is_judged=self.rollout.is_judged(visit.guest.id))
+                observation = self._describe(visit, desired)
+                seconds = visit.seconds_until_next(desired, is_judged=self.rollout.is_judged(visit.guest.id))
         except (ApiError, GuestError) as error:
             self._note_unread(visit.guest.id)
             record.failures += not isinstance(error, NotConnectedError)
             record.releases = ()
-            observation, seconds = self._describe_failure(visit, duty, error)
+            observation, seconds = self._describe_failure(visit, desired, error)
             if visit.is_new:
                 seconds = min(seconds or NEW_SECONDS, NEW_SECONDS)
         record.visited_at = loop_time()
@@ -226,22 +219,22 @@ class VisitController:
         self._report(visit, observation)
         return seconds
 
-    async def _visit(self, visit: Visit, duty: Duty) -> None:
+    async def _visit(self, visit: Visit, desired: DesiredState) -> None:
         """Read everything, write, and decide. Raises ApiError and GuestError."""
-        has_news = set(self.guests.inventory.reports.find_ours(visit.guest.id)) != duty.addresses
+        has_news = set(self.guests.inventory.reports.find_ours(visit.guest.id)) != desired.addresses
         access = await read_access(self.guests.client, visit.guest)
         async with self.clients.session(access, is_urgent=visit.is_young or has_news) as client:
             await self._read(visit, client)
-            if visit.needs_machines and visit.guest.on_harvester and duty.names_interface:
+            if visit.needs_machines and visit.guest.on_harvester and desired.names_interface:
                 with visit.errors.collect():
                     visit.record.interfaces = await read_interfaces(client)
-            if duty.places:
-                await self._observe(visit, duty, client)
-            await self._write_config_map(visit, duty, client)
+            if desired.places:
+                await self._observe(visit, desired, client)
+            await self._write_config_map(visit, desired, client)
             with visit.parking.collect():
-                await self._park(visit, duty, client)
+                await self._park(visit, desired, client)
         if visit.observed is not None:
-            visit.wish = choose_wish(duty, visit.observed, self.rollout)
+            visit.wish = find_goal(desired, visit.observed, self.rollout)
             visit.steps = plan_releases(visit.observed.releases, visit.wish)
             if visit.needs_helm:
                 visit.record.keep_observed(visit.observed, visit.observed_at)
@@ -259,38 +252,41 @@ class VisitController:
                 self._take(visit, Source.MACHINES, await read_machines(client))
                 visit.record.machines_read_at = loop_time()
 
-    async def _observe(self, visit: Visit, duty: Duty, client: KubeClient) -> None:
+    async def _observe(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
         """Read its releases and what they run; what fails does not keep the addresses from being written."""
         record, began = visit.record, loop_time()
         try:
             observed = await observe(
                 client,
-                duty.places,
+                desired.places,
                 with_pods=self.rollout.is_judged(visit.guest.id),
-                around=None if visit.needs_machines else record.around,
+                other_providers=None if visit.needs_machines else record.other_providers,
             )
         except (ApiError, GuestError) as error:
             visit.unseen, record.releases = error, ()
             return
-        record.around, record.releases = observed.around, record.mark_foreign(observed.releases)
+        record.other_providers, record.releases = (
+            observed.other_providers,
+            record.mark_foreign(observed.releases),
+        )
         visit.observed, visit.observed_at = replace(observed, releases=record.releases), began
 
-    async def _write_config_map(self, visit: Visit, duty: Duty, client: KubeClient) -> None:
+    async def _write_config_map(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
         """Set the keys of its floating IPs, where they belong now."""
 
         async def may_write() -> bool:
-            return duty.is_complete and await self._may_write(duty.held)
+            return desired.is_complete and await self._may_write(desired.held)
 
         # What this guest cluster uses already stays: its former key had it, or a Service has it.
-        in_conflict = {each for each in duty.in_conflict if visit.in_use.carrier_of(each) is None}
-        granted = frozenset(each for each in duty.granted if parse_address(each) not in in_conflict)
-        before = find_namespace(visit.config_maps, duty.known)
-        namespace = choose_namespace(duty, visit.observed, before)
+        in_conflict = {each for each in desired.in_conflict if visit.in_use.user_of(each) is None}
+        granted = frozenset(each for each in desired.granted if parse_address(each) not in in_conflict)
+        before = find_namespace(visit.config_maps, desired.known)
+        namespace = choose_namespace(desired, visit.observed, before)
         namespace = namespace or self.configuration.settings.kubevip_namespace
         writer = ConfigMapWriter(client=client, permit=may_write)
-        keys = build_keys(duty.floating_ips, granted)
-        written = await writer.sync(visit.config_maps, namespace, keys, duty.known)
-        visit.written = replace(written, overruled=find_overruled(duty.floating_ips, keys))
+        keys = build_keys(desired.floating_ips, granted)
+        written = await writer.sync(visit.config_maps, namespace, keys, desired.known)
+        visit.written = replace(written, overruled=find_overruled(desired.floating_ips, keys))
         is_written = written.outcome is Outcome.WRITTEN
         if is_written or written.outcome is Outcome.FAILED:
             count_event(self.guests, visit.guest, GuestEvent.CONFIG_MAP, success=is_written)
@@ -318,11 +314,11 @@ class VisitController:
             return False
         return self.leads()
 
-    async def _park(self, visit: Visit, duty: Duty, client: KubeClient) -> None:
+    async def _park(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
         """Let Harvester's kube-vip make room for fipop's, or run again. Raises ApiError."""
         if visit.observed is None:
             return
-        park = should_park(visit.observed.kube_vip, removes=duty.removes)
+        park = should_park(visit.observed.kube_vip, removes=desired.removes)
         for each in find_harvester(visit.observed.daemon_sets) if park is not None else ():
             if each.is_parked != park:
                 fields = {"guest": visit.guest.id, "park": park}
@@ -357,12 +353,12 @@ class VisitController:
 
     # What is reported
 
-    def _describe(self, visit: Visit, duty: Duty) -> GuestObservation:
+    def _describe(self, visit: Visit, desired: DesiredState) -> GuestObservation:
         """Return what a visit found, as floating IPs report it."""
         observed, error = visit.observed, visit.parking.first
         unparked = error if isinstance(error, ApiError) and error.is_refusal else None
         written = replace(visit.written, error=visit.written.error or unparked)
-        is_bare = duty.removes and observed is not None and not observed.has_provider
+        is_bare = desired.removes and observed is not None and not observed.has_provider
         finalizers = sum(each.has_finalizer for each in visit.services) if is_bare else 0
         return GuestObservation(
             reachable=True,
@@ -373,11 +369,13 @@ class VisitController:
                     mismatch=describe_mismatch(self.guests.inventory, each, visit.record.interfaces),
                     finalizers=finalizers,
                 )
-                for each in duty.floating_ips
+                for each in desired.floating_ips
             },
-            served=duty.served,
-            conditions=self._judge_releases(visit) if duty.keeps else {},
-            releases=tuple(describe_status(each) for each in observed.releases if duty.keeps or each.revision)
+            served=desired.served,
+            conditions=self._judge_releases(visit) if desired.keeps else {},
+            releases=tuple(
+                describe_status(each) for each in observed.releases if desired.keeps or each.revision
+            )
             if observed is not None
             else None,
         )
@@ -395,16 +393,16 @@ class VisitController:
         )
 
     def _describe_failure(
-        self, visit: Visit, duty: Duty, error: FipopError
+        self, visit: Visit, desired: DesiredState, error: FipopError
     ) -> tuple[GuestObservation, float | None]:
         """Return what is known of a guest cluster that could not be visited, and when to try again."""
         guest, failures, is_new = visit.guest, visit.record.failures, visit.is_provisioning
         if isinstance(error, NotConnectedError):
             if is_new:
-                return provisioning(installs=duty.keeps), None
-            return unreachable("GuestDisconnected", str(error), installs=duty.keeps), None
+                return provisioning(installs=desired.keeps), None
+            return unreachable("GuestDisconnected", str(error), installs=desired.keeps), None
         if isinstance(error, KubeconfigMissingError) and error.is_absent and is_new:
-            return provisioning(installs=duty.keeps), SECRET_BACKOFF.step_seconds(failures)
+            return provisioning(installs=desired.keeps), SECRET_BACKOFF.step_seconds(failures)
         if self._is_current(visit):
             count_event(self.guests, guest, GuestEvent.API_CONNECTION, success=False)
         error = explain_refusal(error, workspace=guest.cluster.namespace, cluster_name=guest.cluster_name)
@@ -412,10 +410,10 @@ class VisitController:
         level = logging.WARNING if failures == 1 else logging.DEBUG
         logger.log(level, "Could not visit guest cluster", extra=fields)
         if not guest.provisioned and is_new:
-            return provisioning(installs=duty.keeps), BOOT_SECONDS
+            return provisioning(installs=desired.keeps), BOOT_SECONDS
         reason = "KubeconfigMissing" if isinstance(error, KubeconfigMissingError) else "GuestUnreachable"
         seconds = SOON_SECONDS if isinstance(error, ConflictError) else visit.retry_seconds(error)
-        return unreachable(reason, str(error), installs=duty.keeps), seconds
+        return unreachable(reason, str(error), installs=desired.keeps), seconds
 
     def _report(self, visit: Visit, observation: GuestObservation) -> None:
         """Have the statuses of floating IPs written if a visit found something else than the one before."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fipop.addresses.guests import AddressRecord
+from fipop.api.conditions import Finding
 from fipop.backoff import Backoff
 from fipop.boundary import loop_time
 from fipop.errors import FipopError
@@ -64,8 +65,10 @@ class GuestRecord(AddressRecord):
 
     idle_since: dict[str, float] = field(default_factory=dict)
     """Since when no Service uses a floating IP, by its uid."""
+    demand: Finding | None = None
+    """Whether all Services that wait get a floating IP; None before the first list."""
     services_reported_at: float = -math.inf
-    """When the report of Services changed last."""
+    """When a status was written last that says it."""
 
     # Releases
 
@@ -77,7 +80,7 @@ class GuestRecord(AddressRecord):
     """When that visit began to read it."""
     turn_ended_at: float = -math.inf
     """When helm was last done with the guest cluster."""
-    around: tuple[Workload, ...] | None = None
+    other_providers: tuple[Workload, ...] | None = None
     """The Deployments that matter to the cloud provider, as they were read last."""
     foreign: set[str] = field(default_factory=set)
     """The uids of Secrets of releases that kube-fip-operator did not make, so that helm is asked once."""

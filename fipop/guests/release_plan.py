@@ -81,7 +81,7 @@ def _decide(release: Release, wish: Wish) -> Step:
     is_kept = wish.keeps_first and release.revision == 1
     if wish.leaves is not None and release.made_for == wish.leaves.name and not is_kept:
         return Step(release=release, verb=Verb.ROLL_BACK if wish.may_change else Verb.NOTHING)
-    if wish.target is None or (release.status is Status.ABSENT and release.beside):
+    if wish.target is None or (release.status is Status.ABSENT and release.conflicting_workloads):
         return Step(release=release)
     if release.status is not Status.DEPLOYED:
         return Step(release=release, verb=Verb.UNLOCK if release.status.is_under_way else Verb.UPGRADE)

@@ -17,7 +17,7 @@ from pathlib import Path
 from fipop.addresses.gate import Gate
 from fipop.errors import ApiError, FipopError, GuestError
 from fipop.guests.access import GuestClients, read_access
-from fipop.guests.desired import Duty, choose_wish, count_event, find_duty
+from fipop.guests.desired import DesiredState, count_event, find_desired, find_goal
 from fipop.guests.discovery import GuestDirectory
 from fipop.guests.observed import Observed, list_revisions, observe
 from fipop.guests.record import GuestRecord
@@ -34,11 +34,19 @@ from fipop.metrics.counters import GuestEvent
 from fipop.rollout.controller import RolloutController
 from fipop.rollout.plan import Wish
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import WorkQueues, request_routine_visit
+from fipop.runtime.queues import Key, Request, WorkQueues, request_routine_visit
+from fipop.runtime.workqueue import Priority
 
 logger = logging.getLogger(__name__)
 
+KIND = "install"
+"""The kind of keys: a guest cluster whose releases have to change, by its id."""
 _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: GuestEvent.CLOUD_PROVIDER_INSTALL}
+
+
+def request_install(guest_id: str, priority: Priority, delay_seconds: float) -> Request:
+    """Request a turn of helm for a guest cluster whose releases have to change."""
+    return Request(Key(KIND, "", guest_id), priority, delay_seconds)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,18 +65,18 @@ class InstallController:
     async def reconcile(self, guest_id: str) -> None:
         """Bring the releases of a guest cluster one step further, if that is still wanted."""
         record = self.guests.record(guest_id)
-        duty = find_duty(self.guests.inventory, guest_id, record, self.configuration.settings)
-        if duty is None or not duty.places or not self.gate.is_open:
+        desired = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
+        if desired is None or not desired.places or not self.gate.is_open:
             return
         try:
-            access = await read_access(self.guests.client, duty.guest)
-            observed = record.take_observed(duty.places) or await self._observe(record, duty, access)
+            access = await read_access(self.guests.client, desired.guest)
+            observed = record.take_observed(desired.places) or await self._observe(record, desired, access)
         except (ApiError, GuestError) as error:
             # The visit that follows reports it, and comes back.
             logger.debug("Could not read releases", extra={"guest": guest_id, "error": str(error)})
             self.queues.add(request_routine_visit(guest_id))
             return
-        wish = choose_wish(duty, observed, self.rollout)
+        wish = find_goal(desired, observed, self.rollout)
         steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_helm]
         target = wish.target.name if wish.target is not None else ""
         if not steps or record.backoff_seconds(target):
@@ -83,7 +91,7 @@ class InstallController:
                     InstallStep(
                         controller=self,
                         access=access,
-                        duty=duty,
+                        desired=desired,
                         record=record,
                         observed=observed,
                         step=step,
@@ -105,17 +113,17 @@ class InstallController:
             record.end_turn()
             self.queues.add(request_routine_visit(guest_id))
 
-    async def _observe(self, record: GuestRecord, duty: Duty, access: GuestAccess) -> Observed:
+    async def _observe(self, record: GuestRecord, desired: DesiredState, access: GuestAccess) -> Observed:
         """Read the releases. Raises ApiError and GuestError."""
         async with self.clients.session(access, is_urgent=False) as client:
-            observed = await observe(client, duty.places, around=record.around)
+            observed = await observe(client, desired.places, other_providers=record.other_providers)
         return replace(observed, releases=record.mark_foreign(observed.releases))
 
     async def _try(self, install: InstallStep) -> FipopError | None:
         """Run one step. Return why it failed."""
         step = install.step
         fields = {
-            "cluster": install.duty.guest.cluster_name,
+            "cluster": install.desired.guest.cluster_name,
             "release": str(step.release),
             "verb": step.verb.value,
         }
@@ -123,15 +131,15 @@ class InstallController:
             await install.run()
         except FipopError as error:
             logger.warning("Could not change release", extra=fields | {"error": str(error)})
-            self._count(install.duty, step, success=False)
+            self._count(install.desired, step, success=False)
             return error
         logger.info("Changed release", extra=fields)
-        self._count(install.duty, step, success=True)
+        self._count(install.desired, step, success=True)
         return None
 
-    def _count(self, duty: Duty, step: Step, *, success: bool) -> None:
+    def _count(self, desired: DesiredState, step: Step, *, success: bool) -> None:
         if step.verb in (Verb.UPGRADE, Verb.ROLL_BACK, Verb.UNINSTALL):
-            count_event(self.guests, duty.guest, _EVENTS[step.release.role], success=success)
+            count_event(self.guests, desired.guest, _EVENTS[step.release.role], success=success)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +148,7 @@ class InstallStep:
 
     controller: InstallController
     access: GuestAccess
-    duty: Duty
+    desired: DesiredState
     record: GuestRecord
     observed: Observed
     step: Step
@@ -212,7 +220,7 @@ class InstallStep:
         """
         here = (release.namespace, release.name)
         taken = {each.name for each in self.observed.daemon_sets if (each.namespace, each.release) != here}
-        is_harvester = self.duty.guest.on_harvester and release.role is Role.KUBE_VIP
+        is_harvester = self.desired.guest.on_harvester and release.role is Role.KUBE_VIP
         return f"{release.name}-fipop" if is_harvester or release.name in taken else release.name
 
     async def _uninstall(self, release: Release) -> None:

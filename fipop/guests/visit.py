@@ -11,7 +11,7 @@ from fipop.addresses.in_use import InUseAddresses
 from fipop.api.service import Service
 from fipop.errors import ApiError, ConflictError, FipopError, GuestError
 from fipop.guests.config_map import ConfigMapResult, Outcome
-from fipop.guests.desired import Duty
+from fipop.guests.desired import DesiredState
 from fipop.guests.observed import Observed
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import SOON_SECONDS, Step, Verb
@@ -102,10 +102,10 @@ class Visit:
         """Why the visit was not a whole one."""
         return self.written.error or self.unseen or self.parking.first or self.errors.first
 
-    def seconds_until_next(self, duty: Duty, *, is_judged: bool) -> float | None:
+    def seconds_until_next(self, desired: DesiredState, *, is_judged: bool) -> float | None:
         """Return when to come back, if that is sooner than the interval; `is_judged`: by a rollout."""
         waits = [each.seconds for each in self.steps if each.verb is Verb.WAIT]
-        unready = (each.release for each in self.steps if duty.keeps and each.release.problem)
+        unready = (each.release for each in self.steps if desired.keeps and each.release.problem)
         # Soon after a change often, later less and less. Without a release, helm has its visit.
         waits += [max(SOON_SECONDS, each.age_seconds / 2) for each in unready if each.revision]
         if is_judged and not self.needs_helm:

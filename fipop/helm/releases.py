@@ -102,7 +102,7 @@ class Release:
     workloads: tuple[Workload, ...] = ()
     ready_seconds: float | None = None
     """How long all its pods have been ready; None if that was not asked."""
-    beside: tuple[str, ...] = ()
+    conflicting_workloads: tuple[str, ...] = ()
     """Workloads of others that do in this guest cluster what it does: kube-vip for Services, or a cloud provider that
     reads the same ConfigMap. Beside them it is not installed, and takes no part in rollouts."""
 
@@ -119,7 +119,7 @@ class Release:
     def is_unlocked(self) -> bool:
         """Whether no other helm works on it, no foreign release has its name, and no other workload has its role."""
         is_locked = self.status.is_under_way and self.is_by_hand
-        return self.owner is not Owner.OTHER and not is_locked and not self.beside
+        return self.owner is not Owner.OTHER and not is_locked and not self.conflicting_workloads
 
     @property
     def problem(self) -> str:

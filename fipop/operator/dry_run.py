@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from fipop.addresses.decision import DecisionView, decide
 from fipop.addresses.guests import GuestRecords
-from fipop.addresses.in_use import Carrier, InUseAddresses, Source, build_parts
+from fipop.addresses.in_use import AddressUser, InUseAddresses, Source, build_parts
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.range_selection import choose_for_guest
 from fipop.addresses.range_status import build_status
@@ -63,7 +63,7 @@ class DryRun:
         for each in self.cache.clusters.all():
             await self._guests.discover(each.cluster_name)
         for guest_id, addresses in carried.items():
-            found = InUseAddresses(build_parts(Carrier(kind=SERVICE, namespace="?", name="?"), addresses))
+            found = InUseAddresses(build_parts(AddressUser(kind=SERVICE, namespace="?", name="?"), addresses))
             self.cache.reports.take(guest_id, Source.OBJECTS, self._client.server_now(), found)
         progress("Deciding on the floating IPs")
         self._decide_all(assigns=False)  # as long as the gate is closed: what exists keeps what it has

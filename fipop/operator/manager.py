@@ -1,4 +1,4 @@
-"""The manager builds the controllers, asks each what a change concerns, and runs the queues while this process leads.
+"""The manager builds the controllers, registers each with its kind of keys, its queue and its watches, and runs them.
 
 A process leads once: what it learns goes with it.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 from fipop.addresses.gate import Gate, GateEvent
 from fipop.addresses.guests import GuestRecords
 from fipop.addresses.inventory import Inventory
+from fipop.addresses.quarantine import KIND as RESERVATION
 from fipop.addresses.quarantine import QuarantineReconciler, request_reservation
+from fipop.addresses.ranges import KIND as RANGES
 from fipop.addresses.ranges import RangeReconciler, request_count
 from fipop.addresses.reconciler import FloatingIPReconciler, request_users
 from fipop.addresses.reports import News
@@ -25,11 +28,13 @@ from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.guests.access import GuestClients
+from fipop.guests.demand import KIND as SERVICES
 from fipop.guests.demand import DemandController
 from fipop.guests.desired import OptedInGuests
 from fipop.guests.discovery import GuestDirectory, GuestReconciler
 from fipop.guests.reconciler import VisitController
 from fipop.guests.record import GuestRecord
+from fipop.guests.releases import KIND as INSTALL
 from fipop.guests.releases import InstallController
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm
@@ -46,11 +51,14 @@ from fipop.rollout.controller import RolloutController
 from fipop.rollout.kept import RolloutStore
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import (
+    FLOATING_IP,
+    GUEST,
     OBJECT_CONCURRENCY,
-    Controller,
+    VISIT,
+    WAITING,
     Event,
     Key,
-    Kind,
+    Request,
     WorkQueues,
     request_floating_ip,
     request_guest,
@@ -59,10 +67,22 @@ from fipop.runtime.queues import (
     request_waiting,
 )
 from fipop.runtime.store import Change
-from fipop.runtime.workqueue import RetryAfter
+from fipop.runtime.workqueue import Handler, RetryAfter, WorkQueue
 from fipop.settings.options import Settings
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A controller as the manager knows it."""
+
+    reconcile: Handler[Key]
+    """Reconciles the object of a key."""
+    watches: Callable[[Event], Iterable[Request]]
+    """Returns a request for each object that an event may concern."""
+    find_object: Callable[[Key], ObjectReference | None]
+    """Returns what events about a key are recorded on; None if it has no object of its own."""
 
 
 class Manager:
@@ -158,14 +178,56 @@ class Manager:
         self.discovery = GuestReconciler(
             guests=guests, events=events, configuration=configuration, queues=queues
         )
-        self.controllers: tuple[Controller, ...] = (
-            self.ranges,
-            self.discovery,
-            self.floating_ips,
-            self.quarantine,
-            self.visits,
-            self.demand,
+        self._registry: dict[str, Registration] = {}
+        self._register(RANGES, queues.objects, lambda _: self.ranges.reconcile(), watches=self.ranges.watches)
+        self._register(
+            GUEST,
+            queues.objects,
+            lambda key: self.discovery.reconcile(key.name),
+            watches=self.discovery.watches,
+            find_object=self._find_cluster,
         )
+        self._register(
+            FLOATING_IP,
+            queues.objects,
+            lambda key: self.floating_ips.reconcile((key.namespace, key.name)),
+            watches=self.floating_ips.watches,
+            find_object=lambda key: _refer(FLOATING_IPS, inventory.floating_ips.get(key.namespace, key.name)),
+        )
+        self._register(WAITING, queues.objects, self._wake_waiting)
+        self._register(
+            RESERVATION,
+            queues.objects,
+            lambda key: self.quarantine.reconcile(key.name),
+            watches=self.quarantine.watches,
+            find_object=lambda key: _refer(
+                FLOATING_IP_RESERVATIONS, inventory.reservations.get("", key.name)
+            ),
+        )
+        self._register(
+            VISIT, queues.visits, lambda key: self.visits.reconcile(key.name), watches=self.visits.watches
+        )
+        self._register(
+            SERVICES,
+            queues.visits,
+            lambda key: self.visits.list_services(key.name),
+            watches=self.demand.watches,
+            find_object=self._find_cluster,
+        )
+        self._register(INSTALL, queues.installs, lambda key: self.installs.reconcile(key.name))
+
+    def _register(
+        self,
+        kind: str,
+        queue: WorkQueue[Key],
+        reconcile: Handler[Key],
+        *,
+        watches: Callable[[Event], Iterable[Request]] = lambda _: (),
+        find_object: Callable[[Key], ObjectReference | None] = lambda _: None,
+    ) -> None:
+        """Register a controller for the keys of a kind, which go into a queue."""
+        self.queues.of_kind[kind] = queue
+        self._registry[kind] = Registration(reconcile=reconcile, watches=watches, find_object=find_object)
 
     async def run(self, refresh: Callable[[], Awaitable[None]], *, visits: int, installs: int) -> None:
         """List everything (`refresh`), enqueue everything, then work until cancelled.
@@ -225,47 +287,22 @@ class Manager:
         self._is_working = False
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
-        """Reconcile the object of a key, or visit its guest cluster; what the API server refuses is reported there."""
+        """Have the controller of a key's kind reconcile it; what the API server refuses is reported at its object."""
+        registered = self._registry[key.kind]
         try:
-            return await self._reconcile(key)
+            return await registered.reconcile(key)
         except ApiError as error:
-            about = self._find_object(key) if error.is_refusal else None
+            about = registered.find_object(key) if error.is_refusal else None
             if about is not None:
                 self._events.record(about, EventType.WARNING, WRITE_REFUSED, error.explain())
             raise
 
-    def _find_object(self, key: Key) -> ObjectReference | None:
-        """Return what an event about a key refers to; None if it has no object of its own."""
-        found: KubeObject | None = None
-        resource = PROVISIONING_CLUSTERS
-        match key.kind:
-            case Kind.FLOATING_IP:
-                resource, found = FLOATING_IPS, self.inventory.floating_ips.get(key.namespace, key.name)
-            case Kind.RESERVATION:
-                resource, found = FLOATING_IP_RESERVATIONS, self.inventory.reservations.get("", key.name)
-            case Kind.GUEST | Kind.SERVICES:
-                found = next(iter(self.inventory.guest_clusters(key.name)), None)
-        return reference_to(resource, found.metadata) if found is not None else None
+    async def _wake_waiting(self, _: Key) -> RetryAfter:
+        return self.floating_ips.request_all_waiting()
 
-    async def _reconcile(self, key: Key) -> RetryAfter | None:
-        match key.kind:
-            case Kind.FLOATING_IP:
-                return await self.floating_ips.reconcile((key.namespace, key.name))
-            case Kind.WAITING:
-                return self.floating_ips.request_all_waiting()
-            case Kind.RANGES:
-                return await self.ranges.reconcile()
-            case Kind.GUEST:
-                return await self.discovery.reconcile(key.name)
-            case Kind.RESERVATION:
-                return await self.quarantine.reconcile(key.name)
-            case Kind.VISIT:
-                return await self.visits.reconcile(key.name)
-            case Kind.SERVICES:
-                return await self.visits.list_services(key.name)
-            case Kind.INSTALL:
-                await self.installs.reconcile(key.name)
-        return None
+    def _find_cluster(self, key: Key) -> ObjectReference | None:
+        """Return the provisioning Cluster of the guest cluster that a key names."""
+        return _refer(PROVISIONING_CLUSTERS, next(iter(self.inventory.guest_clusters(key.name)), None))
 
     def describe_waits(self) -> str:
         """Return which guest clusters new addresses wait for; "" if they do not."""
@@ -298,8 +335,8 @@ class Manager:
         event = Event(resource, change, self.discovery.find_changed(resource, change))
         for guest_id in event.guest_ids:
             self._note_connection(guest_id)
-        for controller in self.controllers:
-            self.queues.add(*controller.watches(event))
+        for registered in self._registry.values():
+            self.queues.add(*registered.watches(event))
 
     def _note_connection(self, guest_id: str) -> None:
         """Report to the gate whether a guest cluster can be read, and whether it can have Services already."""
@@ -326,3 +363,7 @@ class Manager:
             for each in self.inventory.clusters.all():
                 if each.cluster_name:
                     self.queues.add(request_routine_visit(each.cluster_name))
+
+
+def _refer(resource: Resource, found: KubeObject | None) -> ObjectReference | None:
+    return reference_to(resource, found.metadata) if found is not None else None

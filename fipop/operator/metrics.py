@@ -73,7 +73,7 @@ def read_fleet(fleet: Fleet, cache: Inventory, manager: Manager | None) -> Fleet
             opted_in - {""} - {each.namespace for each in floating_ips if each.status.addresses}
         ),
         gate_is_open=manager.gate.is_open,
-        queues={each.name: each.depth for each in (queues.objects, queues.visits, queues.installs)},
+        queues={each.name: each.depth for each in queues.all},
         rollout=rollout.rollout,
         rollout_guests=rollout.count_guests() if rollout.rollout is not None else {},
         rollout_blocked=rollout.problem is not None,
@@ -252,11 +252,11 @@ def _render_guests(fleet: Fleet) -> Iterator[Metric]:
         ("guest", "guest_cluster", "reason"),
         (
             (
-                (guest.id, guest.cluster_name, report.finding.reason),
-                report.finding.verdict is Verdict.TRUE,
+                (guest.id, guest.cluster_name, demand.reason),
+                demand.verdict is Verdict.TRUE,
             )
             for guest, record in fleet.guests
-            if (report := record.services) is not None
+            if (demand := record.demand) is not None
         ),
     )
 

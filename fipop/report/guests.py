@@ -119,7 +119,7 @@ async def _read_guest(
                 (
                     *(each for each in observed.daemon_sets if each.runs_kube_vip),
                     *(each for release in observed.releases for each in release.workloads),
-                    *(each for each in observed.around if each.reads),
+                    *(each for each in observed.other_providers if each.reads),
                 )
             )
         ),

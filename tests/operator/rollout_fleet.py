@@ -235,7 +235,7 @@ class ModelGuest:
 
     def _show(self, role: Role, now: float, *, with_pods: bool) -> Release:
         others = ("DaemonSet kube-system/other",) if self.is_locked or self.has_other_kube_vip else ()
-        place = Release(role=role, namespace="kube-system", name=role.value, beside=others)
+        place = Release(role=role, namespace="kube-system", name=role.value, conflicting_workloads=others)
         if not self.history[role]:
             return place
         *former, newest = self.history[role]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fipop.runtime.queues import Key, Kind
+from fipop.runtime.queues import FLOATING_IP, Key
 from fipop.runtime.workqueue import WorkQueue
 from tests.harness.fleet import EVERY_GUEST, FLOATING_IPS, Fleet
 
@@ -28,7 +28,7 @@ async def test_a_new_cluster_has_its_releases_after_five_trips_through_queues_an
 
     async def run(queue: WorkQueue[Key], handle: Callable[[Key], Any], *, concurrency: int) -> None:
         async def count(key: Key) -> Any:
-            before, is_object = find_version(key), key.kind is Kind.FLOATING_IP
+            before, is_object = find_version(key), key.kind == FLOATING_IP
             if not is_object:
                 trips.append(key)
             answer = await handle(key)

@@ -10,8 +10,7 @@ from fipop.addresses import gate, quarantine, ranges, reports
 from fipop.api import service
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
 from fipop.cloudprovider import pools, usage
-from fipop.guests import config_map, in_use
-from fipop.guests import desired as duties
+from fipop.guests import config_map, desired, in_use
 from fipop.helm import command, process, proxy
 from fipop.ipam import pool
 from fipop.kube import guests
@@ -39,7 +38,7 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("Addresses of nodes and of the API server of a guest cluster", f"{reports.MAX_COUNTED} "),
         ("Addresses and pools that are kept of the reports", f"{reports.MAX_KEPT:,} of objects"),
         ("Addresses and pools that objects of a guest cluster can name", f"{in_use.MAX_PARTS:,}"),
-        ("Time until a guest cluster without a floating IP", f"{duties.BARE_SECONDS / 60:g} min"),
+        ("Time until a guest cluster without a floating IP", f"{desired.BARE_SECONDS / 60:g} min"),
         ("Quarantine of an imported or custom cluster", f"{quarantine.IMPORTED_SECONDS / 3600:g} h"),
         ("Parts of a pool in the ConfigMap that are read", f"{pool.MAX_GUEST_PARTS:,}"),
         ("Namespaces of a guest cluster that one visit writes", f"{config_map.MAX_NAMESPACES}"),

@@ -31,7 +31,7 @@ def read(*services: dict[str, Any]) -> InUseAddresses:
 
 
 def user_of(found: InUseAddresses, address: str) -> str:
-    return str(found.carrier_of(parse_address(address)) or "")
+    return str(found.user_of(parse_address(address)) or "")
 
 
 def test_any_value_of_a_config_map_uses_addresses_also_as_members_of_a_pool() -> None:

@@ -27,13 +27,16 @@ CASES: dict[str, tuple[Release, Wish, Verb]] = {
     "without a target nothing is installed": (ABSENT, Wish(), Verb.NOTHING),
     "beside others nothing is installed": (
         Release(
-            role=Role.KUBE_VIP, namespace="kube-system", name="kube-vip", beside=("DaemonSet kube-system/x",)
+            role=Role.KUBE_VIP,
+            namespace="kube-system",
+            name="kube-vip",
+            conflicting_workloads=("DaemonSet kube-system/x",),
         ),
         TO_TARGET,
         Verb.NOTHING,
     ),
     "one beside others is repaired": (
-        installed(beside=("DaemonSet kube-system/x",), workloads=()),
+        installed(conflicting_workloads=("DaemonSet kube-system/x",), workloads=()),
         TO_TARGET,
         Verb.UPGRADE,
     ),

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from fipop.addresses.guests import GuestObservation, ServicesReport
+from fipop.addresses.guests import GuestObservation
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import Capacity, FloatingIPRange, Metadata, RangeSpec, RangeStatus, Usage
 from fipop.guests.record import GuestRecord
@@ -57,7 +57,7 @@ def guest_of(
         guest=guest,
         observation=GuestObservation(reachable=reachable) if reachable is not None else None,
         finished_at=1.5e9,
-        services=ServicesReport(services={}, oldest="", finding=MET),
+        demand=MET,
     )
 
 
