@@ -22,7 +22,6 @@ from fipop.addresses.reservations import ReservationStore
 from fipop.api.conditions import Finding
 from fipop.api.objects import FloatingIPReservation
 from fipop.backoff import Backoff
-from fipop.boundary import loop_time
 from fipop.errors import (
     ApiError,
     ConflictError,
@@ -81,6 +80,7 @@ from fipop.guests.release_plan import SOON_SECONDS, plan_releases
 from fipop.guests.releases import request_install
 from fipop.guests.visit import NEW_SECONDS, YOUNG_SECONDS, Visit
 from fipop.helm.charts import Role
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import parse_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fipop.addresses.claims import read_addresses
-from fipop.addresses.request import Request, read_request
+from fipop.addresses.request import AddressRequest, read_request
 from fipop.api import names
 from fipop.api.codec import parse_time
 from fipop.api.conditions import ConditionType, Finding, Verdict
@@ -194,7 +194,7 @@ def _find_wants(seen: Seen) -> tuple[list[Want], set[str], tuple[ServiceUse, ...
 def _expect(seen: Seen, floating_ip: FloatingIP) -> tuple[Family, ...]:
     """Return the families that a floating IP without addresses gets."""
     request = read_request(floating_ip)
-    return request.wanted(seen.families, frozenset()) if isinstance(request, Request) else ()
+    return request.wanted(seen.families, frozenset()) if isinstance(request, AddressRequest) else ()
 
 
 def _take(

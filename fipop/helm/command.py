@@ -18,12 +18,12 @@ from typing import Any
 
 import pyhelm3
 
-from fipop.boundary import Finished, HelmProcess
 from fipop.deadlines import HELM_DEADLINE_SECONDS
 from fipop.errors import ConnectionCutError
 from fipop.helm.errors import HelmError, HelmFailure
 from fipop.helm.process import APPLY_IN_CLIENT, STDERR_BYTES
 from fipop.helm.proxy import HelmTarget, RefusedAnswerError
+from fipop.interfaces import Finished, HelmProcess
 from fipop.texts import clean
 
 HISTORY = 10

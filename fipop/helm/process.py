@@ -22,10 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fipop.boundary import Finished, GuestFactory
 from fipop.deadlines import HELM_IDLE_SECONDS, HELM_TERMINATION_SECONDS
 from fipop.errors import StartError
 from fipop.helm.proxy import GuestApiProxy, HelmTarget, open_proxy
+from fipop.interfaces import Finished, GuestFactory
 
 DATA_BYTES = 208 * 1024 * 1024
 """The writable memory that a program can map (RLIMIT_DATA): it shares the limit of the container.

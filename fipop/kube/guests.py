@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from kubernetes.aio.client.configuration import Configuration
 
-from fipop.boundary import ApiRequest, ApiResponse, ApiServer
 from fipop.errors import GuestError, StartError
+from fipop.interfaces import ApiRequest, ApiResponse, ApiServer
 from fipop.jsons import Json
 from fipop.kube.server import HttpServer
 from fipop.settings.yaml import parse_yaml

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from fipop.backoff import Backoff
-from fipop.boundary import loop_time
 from fipop.errors import ApiError, UnavailableError
+from fipop.interfaces import loop_time
 from fipop.jsons import Json, JsonView
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import Resource
