@@ -38,7 +38,8 @@ KIND = "ranges"
 """The kind of the one key: all ranges, which are counted together."""
 COUNT_SECONDS = 1.0
 """How long changes of what ranges hold are gathered until the ranges are counted: they are written at most so often."""
-GATE_SECONDS = 5.0
+GATE_RETRY_SECONDS = 5.0
+"""When work is tried again that waits for the gate."""
 REPORTED_SECONDS = 60.0
 """What guest clusters use without a floating IP is written at most so often for each range."""
 MAX_REPORTED, MAX_REPORTED_OF_GUEST = 1024, 64
@@ -82,7 +83,7 @@ class RangeReconciler:
     async def reconcile(self) -> RetryAfter:
         """Count all ranges, and write the statuses that changed."""
         if not self.is_gate_open():
-            return RetryAfter(GATE_SECONDS)
+            return RetryAfter(GATE_RETRY_SECONDS)
         if self.is_traced():
             self._trace()
         usages, problem = self.inventory.count(), None

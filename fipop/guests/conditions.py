@@ -13,7 +13,7 @@ from fipop.guests.config_map import ConfigMapResult, Outcome, describe_hidden
 from fipop.guests.release_plan import Step
 from fipop.helm.charts import Role
 from fipop.helm.errors import ChartError
-from fipop.helm.releases import Owner, Release, Status
+from fipop.helm.releases import Release, ReleaseOwner, Status
 from fipop.texts import sentence
 
 PROVISIONING = "GuestProvisioning"
@@ -130,7 +130,7 @@ def judge_release(
     if known:
         message = text if str(release) in text else f"release {release} is not as configured: {text}"
         return Finding(verdict=Verdict.FALSE, reason=known, message=sentence(message))
-    if release.owner is Owner.UNKNOWN:
+    if release.owner is ReleaseOwner.UNKNOWN:
         message = f"Release {release} has no labels of fipop: it waits until helm says what it was made from."
         return Finding(verdict=Verdict.FALSE, reason="NotReady", message=message)
     is_renamed = place not in (None, (release.namespace, release.name))
@@ -173,7 +173,7 @@ def describe_unknown_options(options: Iterable[str]) -> str:
 def _find_blocker(release: Release) -> tuple[str, str]:
     """Return the reason, and a clause, if a foreign release or workload keeps a release from its place; else ""."""
     role = release.role.value
-    if release.owner is Owner.OTHER:
+    if release.owner is ReleaseOwner.OTHER:
         return "ReleaseTaken", (
             f"release {release} is not the {role} of fipop or of kube-fip-operator. Remove it, or choose another name "
             "or namespace for the release of fipop"

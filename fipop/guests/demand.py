@@ -57,7 +57,8 @@ KIND = "services"
 """The kind of keys: the Services of a guest cluster, by its id."""
 REPORT_SECONDS = 60.0
 """The time between two changes of what floating IPs say of Services."""
-GATE_SECONDS = 5.0
+GATE_RETRY_SECONDS = 5.0
+"""When work is tried again that waits for the gate."""
 MOST_NAMED = 8
 """How many Services that use a floating IP its status names."""
 MOST_WAITING = 16
@@ -102,7 +103,7 @@ class DemandController:
             self.queues.add(*map(request_floating_ip, self.guests.inventory.floating_ips_of(guest_id)))
             return None
         if not self.gate.is_open:
-            return RetryAfter(GATE_SECONDS)
+            return RetryAfter(GATE_RETRY_SECONDS)
         guest = self.guests.inventory.known(guest_id)
         if guest is not None and self._may_act(guest):
             services = await self._list(state, guest)

@@ -25,7 +25,7 @@ from fipop.helm.chart_store import Access, ChartStore
 from fipop.helm.charts import Chart, Role, Values, hide_values
 from fipop.helm.command import Helm, HelmCommand
 from fipop.helm.errors import HelmError, HelmFailure
-from fipop.helm.releases import Owner, Release, Status, build_labels, label_as_seen, take_over
+from fipop.helm.releases import Release, ReleaseOwner, Status, build_labels, label_as_seen, take_over
 from fipop.jsons import as_mapping
 from fipop.kube.guests import GuestAccess
 from fipop.kube.resources import SECRETS
@@ -231,7 +231,7 @@ class Turn:
             await command.rollback(release.name, before[0].revision, **place)
         # helm copies the labels, with the number of the revision.
         made = (await self._list_revisions(release))[0]
-        if made.owner is Owner.FIPOP:
+        if made.owner is ReleaseOwner.FIPOP:
             await self._label(replace(made, version=before[0].version))
 
     async def _list_revisions(self, release: Release) -> list[Release]:
@@ -255,7 +255,7 @@ class Turn:
             raise GuestError(f"could not read release {release}: helm reported: {what}{known}") from error
         chart, version = str(metadata.get("chart")), str(metadata.get("version"))
         found = take_over(release, chart, version, values, self.wish.compare)
-        if found.owner is Owner.FIPOP:
+        if found.owner is ReleaseOwner.FIPOP:
             await self._label(found)
         elif release.record is not None:
             self.record.foreign.add(release.record.uid)

@@ -96,7 +96,7 @@ READ_RETRY_SECONDS = 5.0
 """When a guest cluster is read again that did not answer, while new addresses wait for it."""
 MACHINES_SECONDS = 3600.0
 """How long a guest cluster counts as new, and how often its nodes and Deployments are read afterwards."""
-NEW_GUEST_SECONDS = 5.0
+FIRST_CONTACT_SECONDS = 5.0
 """A new guest cluster is not expected to be reachable at once."""
 
 
@@ -141,8 +141,8 @@ class VisitController:
             state.visits.failures += not isinstance(error, NotConnectedError)
             state.visits.releases = ()
             observation, seconds = self._describe_failure(state, duty, error)
-            if self._age_seconds(duty.guest) < NEW_GUEST_SECONDS:
-                seconds = min(seconds or NEW_GUEST_SECONDS, NEW_GUEST_SECONDS)
+            if self._age_seconds(duty.guest) < FIRST_CONTACT_SECONDS:
+                seconds = min(seconds or FIRST_CONTACT_SECONDS, FIRST_CONTACT_SECONDS)
         state.visits.visited_at = loop_time()
         VISIT_SECONDS.labels(result_label(bool(observation.reachable))).observe(loop_time() - began)
         self._note(state, duty, observation)
@@ -435,7 +435,7 @@ class VisitController:
             return
         if observation.reachable:
             count_event(self.guests, duty.guest, GuestEvent.API_CONNECTION, success=True)
-        is_new = self._age_seconds(duty.guest) < NEW_GUEST_SECONDS
+        is_new = self._age_seconds(duty.guest) < FIRST_CONTACT_SECONDS
         if is_new and not observation.reachable and state.visits.observation is None:
             return  # its status is written when it is known
         if state.visits.observation != observation:

@@ -11,7 +11,7 @@ from fipop.backoff import Backoff
 from fipop.boundary import loop_time
 from fipop.errors import FipopError
 from fipop.helm.charts import Target
-from fipop.helm.releases import Owner, Release
+from fipop.helm.releases import Release, ReleaseOwner
 from fipop.helm.workloads import Workload
 from fipop.rancher.objects import ProvisioningCluster
 
@@ -101,6 +101,8 @@ class VisitRecord:
     def mark_foreign(self, releases: Iterable[Release]) -> tuple[Release, ...]:
         """Return releases with what helm said of them before."""
         return tuple(
-            replace(each, owner=Owner.OTHER) if each.record and each.record.uid in self.foreign else each
+            replace(each, owner=ReleaseOwner.OTHER)
+            if each.record and each.record.uid in self.foreign
+            else each
             for each in releases
         )

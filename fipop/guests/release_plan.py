@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from fipop.deadlines import FOREIGN_LEASE_SECONDS, HELM_DEADLINE_SECONDS, OTHER_HELM_SECONDS
 from fipop.helm.charts import Target
-from fipop.helm.releases import Owner, Release, Status
+from fipop.helm.releases import Release, ReleaseOwner, Status
 from fipop.rollout.plan import Wish
 
 GRACE_SECONDS = HELM_DEADLINE_SECONDS + FOREIGN_LEASE_SECONDS
@@ -69,12 +69,12 @@ def plan_release(release: Release, wish: Wish) -> Step:
 
 def _decide(release: Release, wish: Wish) -> Step:
     """Return the step by the first rule that applies."""
-    if release.owner is Owner.OTHER:
+    if release.owner is ReleaseOwner.OTHER:
         return Step(release=release)
     grace = OTHER_HELM_SECONDS if release.is_by_hand else GRACE_SECONDS
     if release.status.is_under_way and release.age_seconds < grace:
         return Step(release=release, verb=Verb.WAIT, seconds=grace - release.age_seconds)
-    if release.owner is Owner.UNKNOWN:
+    if release.owner is ReleaseOwner.UNKNOWN:
         return Step(release=release, verb=Verb.INSPECT if wish.compare or wish.remove else Verb.NOTHING)
     if wish.remove:
         return _plan_removal(release, wish)

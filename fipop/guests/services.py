@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fipop.addresses.claims import read_addresses
-from fipop.addresses.request import Request, read_request
+from fipop.addresses.request import AddressRequest, read_request
 from fipop.api import names
 from fipop.api.conditions import ConditionType, Finding, Verdict
 from fipop.api.objects import EPOCH, FloatingIP, PerGuest
@@ -164,7 +164,7 @@ def _find_wants(seen: Seen) -> tuple[list[Want], set[str], tuple[ServiceUse, ...
 def _expect(seen: Seen, floating_ip: FloatingIP) -> tuple[Family, ...]:
     """Return the families that a floating IP without addresses gets."""
     request = read_request(floating_ip)
-    return request.wanted(seen.families, frozenset()) if isinstance(request, Request) else ()
+    return request.wanted(seen.families, frozenset()) if isinstance(request, AddressRequest) else ()
 
 
 def _take(

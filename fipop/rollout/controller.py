@@ -93,8 +93,8 @@ class RolloutController:
 
     def is_judged(self, guest_id: str) -> bool:
         """Return whether a guest cluster has to succeed now, so that its pods matter."""
-        part = self.progress.parts.get(guest_id)
-        return part is not None and part.is_admitted
+        state = self.progress.states.get(guest_id)
+        return state is not None and state.is_admitted
 
     def decide_goal(self, guest: Guest, releases: tuple[Release, ...]) -> Wish:
         """Return what the releases of a guest cluster should be, as they are seen now."""
@@ -111,7 +111,7 @@ class RolloutController:
 
     def count_guests(self) -> Mapping[str, int]:
         """Return how many guest clusters stand where."""
-        return count(self.progress.parts.values())
+        return count(self.progress.states.values())
 
     async def step(self) -> None:
         """Go one step further, if there is one."""
@@ -157,7 +157,7 @@ class RolloutController:
     async def _publish(self, rollout: Rollout, progress: Progress, fleet: Fleet) -> None:
         """Write what was decided, and only then let it count."""
         before, admitted = self._told, self.progress.admitted
-        counts = count(progress.parts.values())
+        counts = count(progress.states.values())
         is_recounted = counts != self.store.counts
         if rollout != self.rollout or (is_recounted and loop_time() - self._counted_at >= COUNT_SECONDS):
             await self.store.save(rollout, counts)

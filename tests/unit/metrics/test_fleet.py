@@ -16,7 +16,7 @@ from fipop.metrics.counters import (
     forget_guest,
     observe_api_request,
 )
-from fipop.operator.metrics import Fleet
+from fipop.operator.metrics import OperatorState
 from tests.unit.metrics.samples import FLEET, RANGE, Scraped, guest_of, range_of
 
 
@@ -133,7 +133,7 @@ def test_what_a_leader_waits_for_is_shown_by_the_leader_alone(fleet: Scraped) ->
 
 
 def test_every_series_vanishes_with_its_object(fleet: Scraped) -> None:
-    fleet.fleet = Fleet(leading=True)
+    fleet.fleet = OperatorState(leading=True)
 
     assert fleet.lines("kubefipoperator_") == []
     assert fleet.lines("fipop_range_") == []
