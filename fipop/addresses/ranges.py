@@ -13,8 +13,8 @@ from fipop.addresses.request import Blocker
 from fipop.api.codec import write_patch
 from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
 from fipop.api.objects import FloatingIPRange, RangeStatus, Reported, build_capacity
-from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Family, format_address
 from fipop.ipam.errors import IpamError, UnreadableSpecError
 from fipop.ipam.ranges import MOST_NAMED, OVERLAP_REMEDY, RangeUsage

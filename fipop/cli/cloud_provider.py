@@ -19,7 +19,6 @@ import click
 from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api.names import parse_go_bool
-from fipop.boundary import SystemClock
 from fipop.cli.go_flags import GoBool, GoCommand, GoDuration
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import return_memory_early, run_until_asked, spare_collections
@@ -28,6 +27,7 @@ from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_netw
 from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
 from fipop.guests.service_uses import split_classes
+from fipop.interfaces import SystemClock
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.server import HttpServer
 from fipop.runtime.leader_election import LeaseTimes

@@ -18,11 +18,11 @@ from typing import Any
 import click
 
 from fipop.api import names
-from fipop.boundary import SystemClock
 from fipop.cli.logs import configure_logging, set_log_level
 from fipop.cli.process import run_until_asked, spare_collections, take_signals
 from fipop.errors import FipopError
 from fipop.helm.process import LocalHelm, find_helm
+from fipop.interfaces import SystemClock
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer

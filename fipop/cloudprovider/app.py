@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from fipop.boundary import ApiFactory, Clock, end_process
 from fipop.cloudprovider.controller import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
 from fipop.cloudprovider.metrics import API_REQUESTS, REGISTRY, ServiceSnapshot, render_services
@@ -18,6 +17,7 @@ from fipop.cloudprovider.service import ADDRESSES, FINALIZER, build_released
 from fipop.cloudprovider.services import ServiceCache
 from fipop.cloudprovider.stale_leases import StaleLeases
 from fipop.errors import FipopError, StartError
+from fipop.interfaces import ApiFactory, Clock, end_process
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder

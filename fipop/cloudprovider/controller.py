@@ -27,7 +27,6 @@ from typing import Any, TypeAlias
 
 from fipop.api.codec import format_time
 from fipop.api.objects import read_metadata
-from fipop.boundary import loop_time
 from fipop.cloudprovider.allocate import (
     DHCP_ADDRESSES,
     Refusal,
@@ -63,6 +62,7 @@ from fipop.cloudprovider.services import Machines, ServiceCache
 from fipop.cloudprovider.sticky import StickyAddresses
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.guests.config_map import read_applied
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
-from fipop.boundary import loop_time
 from fipop.cloudprovider.pools import Pool
 from fipop.cloudprovider.service import Service, build_stamped
 from fipop.cloudprovider.services import ServiceCache
 from fipop.errors import ApiError, ConflictError, NotFoundError
+from fipop.interfaces import loop_time
 from fipop.ipam.intervals import AddressSet
 from fipop.kube.client import KubeClient
 from fipop.runtime.store import Name

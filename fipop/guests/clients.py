@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
 
-from fipop.boundary import GuestFactory, loop_time
 from fipop.deadlines import GUEST_REQUEST_SECONDS, GUEST_SESSION_SECONDS
 from fipop.guests.errors import VisitTimeoutError
 from fipop.guests.pace import Pace
 from fipop.helm.proxy import HelmTarget
+from fipop.interfaces import loop_time
 from fipop.kube.client import KubeClient, RequestRecord
-from fipop.kube.guests import ANSWER_BYTES, PAGE_ITEMS, PAGES, GuestAccess
+from fipop.kube.guests import ANSWER_BYTES, PAGE_ITEMS, PAGES, GuestAccess, GuestFactory
 
 
 @dataclass(slots=True, kw_only=True)

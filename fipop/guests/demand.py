@@ -32,7 +32,6 @@ from fipop.api.objects import (
     WaitingStatus,
     digest_spec,
 )
-from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError
 from fipop.guests.access import read_access
 from fipop.guests.clients import GuestClients
@@ -42,6 +41,7 @@ from fipop.guests.directory import GuestDirectory, GuestState
 from fipop.guests.observed import read_service_uses
 from fipop.guests.service_uses import ServiceUse, read_classes
 from fipop.guests.services import MET, Seen, Want, judge_demand, plan_floating_ips
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import FamilyPolicy, format_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient

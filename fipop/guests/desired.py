@@ -11,13 +11,13 @@ from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
-from fipop.boundary import loop_time
 from fipop.guests.config_map import Known
 from fipop.guests.directory import GuestDirectory, GuestState
 from fipop.guests.harvester import is_back
 from fipop.guests.observed import HARVESTER_MAP, Observed
 from fipop.helm.charts import Role, Target
 from fipop.helm.releases import Release, Status, find_places
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, format_address
 from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.rancher.matching import Guest, is_same_network

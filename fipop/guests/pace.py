@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fipop.boundary import loop_time
+from fipop.interfaces import loop_time
 
 BURST = 10
 """How many requests can follow each other at once after a pause."""

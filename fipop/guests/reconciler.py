@@ -21,7 +21,6 @@ from fipop.addresses.reconciler import request_users
 from fipop.addresses.reports import Source
 from fipop.api.conditions import Finding
 from fipop.backoff import Backoff
-from fipop.boundary import loop_time
 from fipop.errors import ApiError, ConflictError, FipopError, GuestError, RequestTimeoutError
 from fipop.guests.access import KubeconfigMissingError, NotConnectedError, read_access
 from fipop.guests.clients import GuestClients
@@ -69,6 +68,7 @@ from fipop.guests.permits import WritePermits
 from fipop.guests.release_plan import SOON_SECONDS, Step, Verb, plan_releases
 from fipop.helm.charts import Role
 from fipop.helm.releases import Release, Status, find_places
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import parse_address
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from fipop.addresses.guests import GuestObservation
 from fipop.backoff import Backoff
-from fipop.boundary import loop_time
 from fipop.errors import FipopError
 from fipop.helm.charts import Target
 from fipop.helm.releases import Release, ReleaseOwner
 from fipop.helm.workloads import Workload
+from fipop.interfaces import loop_time
 from fipop.rancher.objects import ProvisioningCluster
 
 HELM_BACKOFF = Backoff(first_seconds=30.0, limit_seconds=1800.0)

@@ -17,12 +17,14 @@ from random import Random
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import WATCHED
 from fipop.api import names
-from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watch, end_process
 from fipop.guests.clients import GuestClients
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm, empty_folder
+from fipop.helm.process import HelmProcess
+from fipop.interfaces import ApiFactory, Clock, end_process
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
+from fipop.kube.guests import GuestFactory
 from fipop.metrics import counters
 from fipop.metrics.gauges import Gauges, build_registry
 from fipop.operator.crds import find_our_age, read_crds, settle_crds
@@ -32,7 +34,7 @@ from fipop.operator.metrics import OperatorState, read_fleet, render_fleet
 from fipop.operator.predecessor import Predecessor
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.http import ProbeServer
-from fipop.runtime.informer import Relister
+from fipop.runtime.informer import Relister, Watch
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
 from fipop.runtime.queues import build_queues

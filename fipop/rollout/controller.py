@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fipop.api import names
-from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.charts import Target
 from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release
+from fipop.interfaces import loop_time
 from fipop.rancher.matching import Guest
 from fipop.rollout.kept import RolloutStore, describe_change
 from fipop.rollout.member import Fleet, Member
