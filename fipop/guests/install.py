@@ -16,7 +16,7 @@ from fipop.addresses.gate import Gate
 from fipop.errors import ApiError, FipopError, GuestError
 from fipop.guests.access import read_access
 from fipop.guests.clients import GuestClients
-from fipop.guests.desired import Duty, choose_wish, count_event, find_duty
+from fipop.guests.desired import Duty, count_event, find_duty, find_goal
 from fipop.guests.directory import GuestDirectory
 from fipop.guests.observed import Observed, list_revisions, observe
 from fipop.guests.record import VisitRecord
@@ -31,7 +31,7 @@ from fipop.kube.guests import GuestAccess
 from fipop.kube.resources import SECRETS
 from fipop.metrics.counters import GuestEvent
 from fipop.rollout.controller import RolloutController
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import WorkQueues, request_routine_visit
 
@@ -72,9 +72,9 @@ class InstallController:
             self.queues.add(request_routine_visit(guest_id))
             return
         observed = replace(observed, releases=record.mark_foreign(observed.releases))
-        wish = choose_wish(duty, observed, self.rollout)
-        steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_turn]
-        target = wish.target.name if wish.target is not None else ""
+        goal = find_goal(duty, observed, self.rollout)
+        steps = [each for each in plan_releases(observed.releases, goal) if each.verb.needs_turn]
+        target = goal.target.name if goal.target is not None else ""
         if not steps or record.rest_seconds(target):
             return
         if steps[0].verb is not Verb.INSPECT:
@@ -89,16 +89,16 @@ class InstallController:
                     record=record,
                     observed=observed,
                     step=step,
-                    wish=wish,
+                    goal=goal,
                 )
                 failure = await self._try(turn)
                 if failure is not None:
                     failures[str(step.release)] = failure
-                if failure is None or wish.remove:
+                if failure is None or goal.remove:
                     break  # a release that helm cannot change does not keep the other one from a change
-            is_repair = step.verb is Verb.UPGRADE and step.release.is_at(wish.target)
+            is_repair = step.verb is Verb.UPGRADE and step.release.is_at(goal.target)
             if failures or is_repair:
-                record.let_rest(target, failures)
+                record.record_failure(target, failures)
             elif step.verb is Verb.UPGRADE:
                 record.rest = None
         finally:
@@ -137,7 +137,7 @@ class Turn:
     record: VisitRecord
     observed: Observed
     step: Step
-    wish: Wish
+    goal: ReleaseGoal
 
     async def run(self) -> None:
         """Run the step. Raises FipopError."""
@@ -155,7 +155,7 @@ class Turn:
                 await self._upgrade(release)
 
     async def _upgrade(self, release: Release) -> None:
-        target, control = self.wish.target, self.controller
+        target, control = self.goal.target, self.controller
         assert target is not None, "without a target nothing is upgraded"
         if release.status is Status.ABSENT:
             # A helm that died last can have left revisions that are superseded alone.
@@ -214,7 +214,7 @@ class Turn:
 
     async def _roll_back(self, release: Release) -> None:
         """Go back to the newest revision that the target to leave did not make; uninstall if it made the first one."""
-        leaves = self.wish.leaves
+        leaves = self.goal.leaves
         assert leaves is not None, "only a target that failed is left"
         revisions = await self._list_revisions(release)
         served = (Status.SUPERSEDED, Status.DEPLOYED)
@@ -254,7 +254,7 @@ class Turn:
             what = error.failure.value if isinstance(error, HelmError) else HelmFailure.UNKNOWN.value
             raise GuestError(f"could not read release {release}: helm reported: {what}{known}") from error
         chart, version = str(metadata.get("chart")), str(metadata.get("version"))
-        found = take_over(release, chart, version, values, self.wish.compare)
+        found = take_over(release, chart, version, values, self.goal.compare)
         if found.owner is ReleaseOwner.FIPOP:
             await self._label(found)
         elif release.record is not None:

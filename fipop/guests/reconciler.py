@@ -45,10 +45,10 @@ from fipop.guests.config_map import (
 from fipop.guests.desired import (
     Duty,
     choose_namespace,
-    choose_wish,
     count_event,
     describe_mismatch,
     find_duty,
+    find_goal,
     find_needs,
 )
 from fipop.guests.directory import GuestDirectory, GuestState
@@ -77,7 +77,7 @@ from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.rollout.controller import RolloutController
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import Event, Key, Request, WorkQueues, request_floating_ip, request_visit
 from fipop.runtime.workqueue import Priority, RetryAfter
@@ -202,11 +202,11 @@ class VisitController:
             if observed is not None:
                 with parking.noted():
                     await self._park(duty, client, observed)
-        wish, steps = Wish(), ()  # type: tuple[Wish, tuple[Step, ...]]
+        goal, steps = ReleaseGoal(), ()  # type: tuple[ReleaseGoal, tuple[Step, ...]]
         if observed is not None:
-            wish = choose_wish(duty, observed, self.rollout)
-            steps = plan_releases(observed.releases, wish)
-        self._enqueue_helm(state, duty, steps, wish)
+            goal = find_goal(duty, observed, self.rollout)
+            steps = plan_releases(observed.releases, goal)
+        self._enqueue_helm(state, duty, steps, goal)
         if written.outcome is Outcome.FAILED and not guest.provisioned and self._is_provisioning(guest):
             return provisioning(installs=duty.keeps), BOOT_SECONDS
         unparked = parking.first if isinstance(parking.first, ApiError) and parking.first.is_refusal else None
@@ -225,7 +225,7 @@ class VisitController:
                 for each in duty.floating_ips
             },
             served=duty.served,
-            conditions=self._judge(state, duty, steps, wish, unseen),
+            conditions=self._judge(state, duty, steps, goal, unseen),
             releases=tuple(describe_status(each) for each in releases if duty.keeps or each.revision)
             if observed is not None
             else None,
@@ -299,11 +299,13 @@ class VisitController:
 
     # What follows from it
 
-    def _enqueue_helm(self, state: GuestState, duty: Duty, steps: tuple[Step, ...], wish: Wish) -> None:
-        target = wish.target.name if wish.target is not None else ""
+    def _enqueue_helm(
+        self, state: GuestState, duty: Duty, steps: tuple[Step, ...], goal: ReleaseGoal
+    ) -> None:
+        target = goal.target.name if goal.target is not None else ""
         if not any(each.verb.needs_turn for each in steps):
             return
-        is_back = wish.reason == "RolledBack" or wish.leaves is not None
+        is_back = goal.reason == "RolledBack" or goal.leaves is not None
         has_begun = self.rollout.is_judged(duty.guest.id) and (
             state.visits.began_target == target or any(each.release.made_for == target for each in steps)
         )
@@ -321,7 +323,7 @@ class VisitController:
         state: GuestState,
         duty: Duty,
         steps: tuple[Step, ...],
-        wish: Wish,
+        goal: ReleaseGoal,
         unseen: FipopError | None,
     ) -> dict[Role, Finding]:
         if not duty.keeps:
@@ -334,7 +336,7 @@ class VisitController:
         return {
             each.release.role: judge_release(
                 each,
-                "OptionUnknown" if unknown else wish.reason_of(each.release),
+                "OptionUnknown" if unknown else goal.reason_of(each.release),
                 place=places[each.release.role],
                 error=state.visits.find_error(each.release) if each.verb.needs_turn else None,
                 problem=self.rollout.problem,

@@ -19,7 +19,7 @@ HELM_BACKOFF = Backoff(first_seconds=30.0, limit_seconds=1800.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HelmRest:
+class HelmBackoff:
     """helm failed in a guest cluster, or changed what should have been right: it rests, longer each time."""
 
     target: str
@@ -43,7 +43,7 @@ class VisitRecord:
     """How many visits failed in a row."""
     finished_at: float | None = None
     """The Unix time of the last whole visit; None before it."""
-    rest: HelmRest | None = None
+    rest: HelmBackoff | None = None
     began_at: float | None = None
     """When helm took the guest cluster up for the target that it was brought to last."""
     began_target: str = ""
@@ -77,12 +77,12 @@ class VisitRecord:
         is_same = self.rest is not None and self.rest.target == target
         return max(self.rest.until - loop_time(), 0.0) if self.rest is not None and is_same else 0.0
 
-    def let_rest(self, target: str, errors: Mapping[str, FipopError]) -> None:
+    def record_failure(self, target: str, errors: Mapping[str, FipopError]) -> None:
         """Let helm rest after a turn in which it failed, or repaired what it had made."""
         before = self.rest.failures if self.rest is not None and self.rest.target == target else 0
         for error in errors.values():
             error.with_traceback(None)  # it would keep alive all that the run had in hand
-        self.rest = HelmRest(
+        self.rest = HelmBackoff(
             target=target,
             failures=before + 1,
             until=loop_time() + HELM_BACKOFF.step_seconds(before + 1),
