@@ -16,7 +16,7 @@ from fipop.guests.release_plan import Step
 from fipop.helm.charts import Role
 from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release, ReleaseOwner, Status, find_places
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 from fipop.settings.options import Settings
 from fipop.texts import sentence
 
@@ -110,7 +110,7 @@ def judge_unseen(error: FipopError) -> Finding:
 
 def judge_releases(
     steps: Iterable[Step],
-    wish: Wish,
+    wish: ReleaseGoal,
     record: GuestRecord,
     settings: Settings,
     *,

@@ -24,7 +24,7 @@ from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.rancher.matching import Guest, is_same_network
 from fipop.rollout.controller import RolloutController
 from fipop.rollout.member import Member
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 from fipop.runtime.configuration import Configuration
 from fipop.settings.options import Settings
 
@@ -164,12 +164,12 @@ class OptedInGuests:
         )
 
 
-def find_goal(desired: DesiredState, observed: Observed, rollout: RolloutController) -> Wish:
+def find_goal(desired: DesiredState, observed: Observed, rollout: RolloutController) -> ReleaseGoal:
     """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
     if desired.removes:
-        return Wish(remove=True, may_change=is_back(observed.daemon_sets))
+        return ReleaseGoal(remove=True, may_change=is_back(observed.daemon_sets))
     if not desired.keeps:
-        return Wish()
+        return ReleaseGoal()
     return rollout.decide_goal(desired.guest, observed.releases)
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fipop.deadlines import FOREIGN_LEASE_SECONDS, HELM_DEADLINE_SECONDS, OTHER_HELM_SECONDS
 from fipop.helm.charts import Target
 from fipop.helm.releases import Release, ReleaseOwner, Status
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 
 GRACE_SECONDS = HELM_DEADLINE_SECONDS + FOREIGN_LEASE_SECONDS
 """How long after its start a helm process of fipop can be alive, also one of a former leader."""
@@ -52,13 +52,13 @@ class Step:
     """How it differs from what is wanted, if that stays so."""
 
 
-def plan_releases(releases: Iterable[Release], wish: Wish) -> tuple[Step, ...]:
+def plan_releases(releases: Iterable[Release], wish: ReleaseGoal) -> tuple[Step, ...]:
     """Return a step for each release: kube-vip first, but last when both go."""
     steps = [plan_release(each, wish) for each in releases]
     return tuple(reversed(steps) if wish.remove else steps)
 
 
-def plan_release(release: Release, wish: Wish) -> Step:
+def plan_release(release: Release, wish: ReleaseGoal) -> Step:
     """Return what to do about one release."""
     step, awaited = _decide(release, wish), wish.awaited
     is_left = step.verb is Verb.NOTHING and release.revision > 0
@@ -67,7 +67,7 @@ def plan_release(release: Release, wish: Wish) -> Step:
     return step
 
 
-def _decide(release: Release, wish: Wish) -> Step:
+def _decide(release: Release, wish: ReleaseGoal) -> Step:
     """Return the step by the first rule that applies."""
     if release.owner is ReleaseOwner.OTHER:
         return Step(release=release)
@@ -88,7 +88,7 @@ def _decide(release: Release, wish: Wish) -> Step:
     return _plan_deployed(release, wish, wish.target)
 
 
-def _plan_removal(release: Release, wish: Wish) -> Step:
+def _plan_removal(release: Release, wish: ReleaseGoal) -> Step:
     if release.status is Status.ABSENT:
         return Step(release=release)
     if not wish.may_change:
@@ -96,7 +96,7 @@ def _plan_removal(release: Release, wish: Wish) -> Step:
     return Step(release=release, verb=Verb.UNINSTALL)
 
 
-def _plan_deployed(release: Release, wish: Wish, target: Target) -> Step:
+def _plan_deployed(release: Release, wish: ReleaseGoal, target: Target) -> Step:
     is_there = bool(release.workloads) or release.age_seconds < REPAIR_SECONDS
     if release.is_at(target) and is_there:
         return Step(release=release)

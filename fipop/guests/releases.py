@@ -32,7 +32,7 @@ from fipop.kube.guests import GuestAccess
 from fipop.kube.resources import SECRETS
 from fipop.metrics.counters import GuestEvent
 from fipop.rollout.controller import RolloutController
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import Key, Request, WorkQueues, request_routine_visit
 from fipop.runtime.workqueue import Priority
@@ -152,7 +152,7 @@ class InstallStep:
     record: GuestRecord
     observed: Observed
     step: Step
-    wish: Wish
+    wish: ReleaseGoal
 
     async def run(self) -> None:
         """Run the step. Raises FipopError."""

@@ -7,6 +7,7 @@ cluster's API server answers is not: it is bounded in bytes, pages and time, and
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,10 @@ class GuestAccess:
     server: str
     token: str = field(repr=False)
     ca_pem: str = field(default="", repr=False)
+
+
+GuestFactory = Callable[[GuestAccess], ApiServer]
+"""Opens connections to a guest cluster."""
 
 
 def read_kubeconfig(data: bytes, guest_id: str) -> GuestAccess:

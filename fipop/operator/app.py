@@ -23,9 +23,11 @@ from fipop.guests.access import GuestClients
 from fipop.guests.record import GuestRecord
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm, empty_folder
-from fipop.interfaces import ApiFactory, Clock, GuestFactory, HelmProcess, Watch, end_process
+from fipop.helm.process import HelmProcess
+from fipop.interfaces import ApiFactory, Clock, end_process
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
+from fipop.kube.guests import GuestFactory
 from fipop.kube.resources import Resource
 from fipop.metrics import counters
 from fipop.metrics.gauges import Gauges, build_registry
@@ -36,7 +38,7 @@ from fipop.operator.metrics import OperatorState, read_fleet, render_fleet
 from fipop.operator.predecessor import Predecessor
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.http import ProbeServer
-from fipop.runtime.informer import Informer, Relister
+from fipop.runtime.informer import Informer, Relister, Watch
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
 from fipop.runtime.queues import build_queues

@@ -21,8 +21,8 @@ from fipop.rollout.member import Fleet, Member
 from fipop.rollout.plan import (
     Phase,
     Progress,
+    ReleaseGoal,
     Rollout,
-    Wish,
     advance,
     begin,
     count,
@@ -96,18 +96,18 @@ class RolloutController:
         state = self.progress.states.get(guest_id)
         return state is not None and state.is_admitted
 
-    def decide_goal(self, guest: Guest, releases: tuple[Release, ...]) -> Wish:
+    def decide_goal(self, guest: Guest, releases: tuple[Release, ...]) -> ReleaseGoal:
         """Return what the releases of a guest cluster should be, as they are seen now."""
         settings = self.configuration.settings
         if settings.unknown_release_options or not self.store.is_loaded:
             unknown = "OptionUnknown" if settings.unknown_release_options else "RolloutUnreadable"
-            return Wish(reason=unknown)
+            return ReleaseGoal(reason=unknown)
         if self.rollout is None:
-            return Wish(reason="RolloutPending")
+            return ReleaseGoal(reason="RolloutPending")
         member = self.members.find_member(guest, self.rollout.target, self.rollout.stable)
         member = replace(member, releases=releases, visited_at=loop_time())
-        wish = decide_goal(guest.id, member, self.rollout, self.progress, settings)
-        return replace(wish, awaited=member.target)
+        goal = decide_goal(guest.id, member, self.rollout, self.progress, settings)
+        return replace(goal, awaited=member.target)
 
     def count_guests(self) -> Mapping[str, int]:
         """Return how many guest clusters stand where."""

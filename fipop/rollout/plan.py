@@ -1,7 +1,8 @@
 """What a rollout does next, decided from values alone: who gets the target, who succeeded or failed, when it stops.
 
 Where a guest cluster stands follows from what its last visit found (`Member`), and from what this leader knows of it
-already (`MemberState`). Only what no visit can find is kept in `Rollout`. The rules are those of docs/concepts/rollouts.md.
+already (`MemberState`). Only what no visit can find is kept in `Rollout`. The rules are those of
+docs/concepts/rollouts.md.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReleaseGoal:
     """What the releases of a guest cluster should be now."""
 
     target: Target | None = None
@@ -203,7 +204,7 @@ def advance(
 
 def decide_goal(
     guest_id: str, member: Member, rollout: Rollout, progress: Progress, settings: Settings
-) -> Wish:
+) -> ReleaseGoal:
     """Return what the releases of a guest cluster should be. Every one keeps what it runs until it is admitted.
 
     `member`: as it is seen now, perhaps later than what `progress` was made from.
@@ -219,7 +220,7 @@ def decide_goal(
     is_admitted = state.is_admitted and (is_begun or _takes_part(member, rollout, progress, settings))
     has_succeeded = state.status is RolloutStatus.SUCCEEDED
     if not has_failed and (is_admitted or has_succeeded or (_is_all(settings) and not is_paused)):
-        return Wish(target=target, may_change=updates, reason="" if updates else "Drift")
+        return ReleaseGoal(target=target, may_change=updates, reason="" if updates else "Drift")
     drifts = not updates or (rollout.is_stopped and rollout.stable is not None and not member.is_at_stable)
     reason = "RolloutPaused" if is_paused else "Drift" if drifts else "RolloutPending"
     is_hurt = rollout.is_stopped and not is_begun and _is_at_fault(member, rollout)
@@ -228,17 +229,19 @@ def decide_goal(
         if not (goes_back and updates):
             # What is missing changes nothing that is deployed.
             is_filled_up = goes_back and rollout.is_stopped and member.is_unlocked and member.lacks_release
-            return Wish(target=stable if is_filled_up else None, reason=reason, has_failed=True)
+            return ReleaseGoal(target=stable if is_filled_up else None, reason=reason, has_failed=True)
         if is_hurt or (stable is not None and not member.is_unchanged):
-            return Wish(target=stable, may_change=True, reason="RolledBack")
-        return Wish(leaves=target, keeps_first=member.is_unchanged, may_change=True, reason="RolledBack")
+            return ReleaseGoal(target=stable, may_change=True, reason="RolledBack")
+        return ReleaseGoal(
+            leaves=target, keeps_first=member.is_unchanged, may_change=True, reason="RolledBack"
+        )
     if is_begun:
-        return Wish(target=target, reason=reason)  # what this leader has not judged yet stays
+        return ReleaseGoal(target=target, reason=reason)  # what this leader has not judged yet stays
     # The stable target is installed at once if a release is missing.
     gets_stable = updates or member.is_unchanged or rollout.is_stopped
     if member.lacks_release and not (member.is_unlocked and gets_stable):
         stable = None  # it waits for its turn, or for the end of what runs beside it
-    return Wish(target=stable, reason=reason)
+    return ReleaseGoal(target=stable, reason=reason)
 
 
 def count(states: Iterable[MemberState]) -> dict[str, int]:

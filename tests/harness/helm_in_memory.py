@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from fipop.interfaces import Finished
+from fipop.helm.process import Finished
 from tests.harness.api_in_memory import ApiInMemory, Json
 
 HISTORY = 10
