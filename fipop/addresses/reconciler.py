@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 24
 """How many addresses others can take first until the queue tries again later."""
-GATE_SECONDS = 5.0
+GATE_RETRY_SECONDS = 5.0
 WAITING_SECONDS = 60.0
 """How often the floating IPs that lack something are decided on, whatever happens."""
 
@@ -117,7 +117,7 @@ class FloatingIPReconciler:
                         await self._show_refusal(floating_ip, error)
                     raise
                 if not decision.is_final:
-                    return RetryAfter(GATE_SECONDS)
+                    return RetryAfter(GATE_RETRY_SECONDS)
                 await self._end(floating_ip, decision)
                 return None
             except TakenError:
