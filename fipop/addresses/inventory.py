@@ -42,7 +42,7 @@ from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import Range, RangeTable, RangeUsage, Usage
 from fipop.jsons import JsonView
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.rancher.links import Links, choose_cluster, glimpse_guest
+from fipop.rancher.links import Links, choose_cluster, resolve_cached
 from fipop.rancher.matching import Guest, fits_guest
 from fipop.runtime.store import Change, Projection
 
@@ -274,7 +274,7 @@ class Inventory(Stores):
         cluster = choose_cluster(self.guest_clusters(guest_id), management)
         if cluster is None:
             return None
-        found = glimpse_guest(
+        found = resolve_cached(
             Links(
                 cluster=cluster,
                 management=management,

@@ -40,9 +40,9 @@ from fipop.guests.discovery import GuestDirectory
 from fipop.guests.record import GuestRecord
 from fipop.guests.services import (
     MET,
-    Seen,
+    DemandInput,
+    NewFloatingIP,
     ServiceUse,
-    Want,
     judge_demand,
     plan_floating_ips,
     read_classes,
@@ -127,30 +127,30 @@ class DemandController:
         if found is None or not self.may_act(guest):
             return
         uses = read_uses(services, self._find_classes(record, guest), now)
-        seen = self._see(record, guest, found, uses)
-        if not seen.floating_ips:
+        given = self._see(record, guest, found, uses)
+        if not given.floating_ips:
             return
-        plan = plan_floating_ips(seen)
+        plan = plan_floating_ips(given)
         record.idle_since = {
             each.uid: record.idle_since.get(each.uid, loop_time())
-            for each in seen.floating_ips
+            for each in given.floating_ips
             if each.name not in plan.busy
         }
-        finding = judge_demand(seen, plan, found.name)
+        finding = judge_demand(given, plan, found.name)
         failure: ApiError | None = None
         try:
             for want in plan.makes:
-                await self._make(guest, found, seen, want)
+                await self._make(guest, found, given, want)
         except ApiError as error:
             failure = error
             if error.is_refusal and plan.makes[0].service is not None:
                 finding = Finding(verdict=Verdict.FALSE, reason=WRITE_REFUSED, message=error.explain())
         record.demand = finding
-        await self._report(record, guest.id, seen, plan.waiting)
+        await self._report(record, guest.id, given, plan.waiting)
         if failure is not None:
             raise failure
-        if plan.lets_go is not None:
-            await self._let_go(plan.lets_go)
+        if plan.delete is not None:
+            await self._delete(plan.delete)
 
     def may_act(self, guest: Guest) -> bool:
         """Return whether floating IPs of a guest cluster can be made and deleted now."""
@@ -173,7 +173,7 @@ class DemandController:
 
     def _see(
         self, record: GuestRecord, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
-    ) -> Seen:
+    ) -> DemandInput:
         cache = self.guests.inventory
         every, read = cache.floating_ips_of(guest.id), cache.pools.get(found.name)
         # One that fipop writes to no guest cluster serves no Service.
@@ -185,7 +185,7 @@ class DemandController:
         refusal = cache.pools.refusal
         shares = len(cache.shares(guest.id, found.name)) + sum(not each.status.addresses for each in here)
         limit = found.spec.max_per_guest
-        return Seen(
+        return DemandInput(
             cluster=guest.cluster_name,
             per_guest=found.spec.per_guest or PerGuest(),
             families=frozenset(read.pool.families if read is not None else ()),
@@ -199,7 +199,7 @@ class DemandController:
         )
 
     async def _report(
-        self, record: GuestRecord, guest_id: str, seen: Seen, waiting: Sequence[ServiceUse]
+        self, record: GuestRecord, guest_id: str, given: DemandInput, waiting: Sequence[ServiceUse]
     ) -> None:
         """Write into statuses which Services use a floating IP, and whether the demand is met; not every moment.
 
@@ -209,23 +209,23 @@ class DemandController:
         if loop_time() - record.services_reported_at < REPORT_SECONDS:
             return
         for each in self.guests.inventory.floating_ips_of(guest_id):
-            wanted = self._build_status(record, each, seen, waiting)
+            wanted = self._build_status(record, each, given, waiting)
             if wanted != each.status and each.status.observed_generation:
                 record.services_reported_at = loop_time()
                 await self._write_status(each, wanted)
 
     def _build_status(
-        self, record: GuestRecord, floating_ip: FloatingIP, seen: Seen, waiting: Sequence[ServiceUse]
+        self, record: GuestRecord, floating_ip: FloatingIP, given: DemandInput, waiting: Sequence[ServiceUse]
     ) -> FloatingIPStatus:
         before, now, has = floating_ip.status, self.guests.client.server_now(), frozenset[Address]()
-        if any(each.key == floating_ip.key for each in seen.floating_ips):
+        if any(each.key == floating_ip.key for each in given.floating_ips):
             has = read_addresses(before.addresses)
-        users = sorted(str(each) for each in seen.services if not has.isdisjoint(each.addresses))
+        users = sorted(str(each) for each in given.services if not has.isdisjoint(each.addresses))
         shown, conditions = (
             None,
             [each for each in before.conditions if each.type != ConditionType.DEMAND_MET],
         )
-        if seen.floating_ips[0].key == floating_ip.key and record.demand is not None:
+        if given.floating_ips[0].key == floating_ip.key and record.demand is not None:
             demand = record.demand.to_condition(ConditionType.DEMAND_MET)
             conditions.append(replace(demand, observed_generation=before.observed_generation))
             named = tuple(_name_waiting(each, now) for each in waiting[:MOST_WAITING])
@@ -252,8 +252,10 @@ class DemandController:
             return  # it changed: the next list decides
         self.guests.inventory.observe(FLOATING_IPS, answer)
 
-    async def _make(self, guest: Guest, found: FloatingIPRange, seen: Seen, want: Want) -> None:
-        body = build_floating_ip(guest, found.name, want, overwrites=seen.floating_ips[0].update_config_map)
+    async def _make(
+        self, guest: Guest, found: FloatingIPRange, given: DemandInput, want: NewFloatingIP
+    ) -> None:
+        body = build_floating_ip(guest, found.name, want, overwrites=given.floating_ips[0].update_config_map)
         try:
             made = await self.guests.client.create(FLOATING_IPS, body)
         except ConflictError:
@@ -262,7 +264,7 @@ class DemandController:
         fields = {"guest": guest.id, "floating_ip": want.name, "service": str(want.service or "")}
         logger.info("Created FloatingIP for Services", extra=fields)
 
-    async def _let_go(self, floating_ip: FloatingIP) -> None:
+    async def _delete(self, floating_ip: FloatingIP) -> None:
         try:
             await self.guests.client.delete(
                 FLOATING_IPS,
@@ -278,7 +280,7 @@ class DemandController:
         logger.info("Deleted FloatingIP that no Service used", extra=fields)
 
 
-def build_floating_ip(guest: Guest, range_name: str, want: Want, *, overwrites: bool) -> Json:
+def build_floating_ip(guest: Guest, range_name: str, want: NewFloatingIP, *, overwrites: bool) -> Json:
     """Build a floating IP for Services; it `overwrites` foreign values as the oldest one does."""
     both, is_flexible = len(want.families) > 1, want.service is not None and want.service.is_flexible
     policy = FamilyPolicy.PREFER_DUAL_STACK if is_flexible else FamilyPolicy.REQUIRE_DUAL_STACK

@@ -11,7 +11,7 @@ from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
-from fipop.guests.config_map import Known
+from fipop.guests.config_map import KnownAddresses
 from fipop.guests.discovery import GuestDirectory
 from fipop.guests.harvester import is_back
 from fipop.guests.observed import HARVESTER_MAP, Observed
@@ -41,7 +41,7 @@ class DesiredState:
     """Those whose addresses belong into its ConfigMap."""
     held: tuple[FloatingIPReservation, ...] = ()
     """The reservations that back these addresses."""
-    known: Known = field(default_factory=Known)
+    known: KnownAddresses = field(default_factory=KnownAddresses)
     in_conflict: frozenset[Address] = frozenset()
     """The addresses of these floating IPs that another guest cluster uses, too."""
     places: tuple[Release, ...] = ()
@@ -94,7 +94,7 @@ def find_desired(
         if each.is_held and each.spec.owner.uid == one.uid
     )
     former = [each for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id) if not each.is_held]
-    known = Known(
+    known = KnownAddresses(
         own=frozenset(map(address_of, (*held, *former))),
         frozen=read_addresses(
             text for each, is_bound in serves if not is_bound for text in each.status.addresses

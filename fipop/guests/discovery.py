@@ -35,7 +35,7 @@ from fipop.kube.resources import (
 from fipop.metrics.counters import forget_guest
 from fipop.rancher.discovery import discover_guest, retry_delay_seconds
 from fipop.rancher.link_reader import LinkReader
-from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, choose_cluster, glimpse_guest
+from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, choose_cluster, resolve_cached
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.runtime.configuration import Configuration
@@ -127,7 +127,7 @@ class GuestDirectory:
     def _resolve_cached(self, guest_id: str) -> Discovery | None:
         """Return what is known of a guest cluster without a request; None if Rancher does not have it."""
         links = self._links(guest_id)
-        return glimpse_guest(links) if links is not None else None
+        return resolve_cached(links) if links is not None else None
 
     def _links(self, guest_id: str) -> Links | None:
         management = self._management(guest_id)

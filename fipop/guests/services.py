@@ -55,7 +55,7 @@ class ServiceUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Want:
+class NewFloatingIP:
     """A floating IP to make."""
 
     service: ServiceUse | None = None
@@ -70,14 +70,14 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DemandPlan:
     """What to do for the Services of a guest cluster."""
 
-    makes: tuple[Want, ...] = ()
-    lets_go: FloatingIP | None = None
+    makes: tuple[NewFloatingIP, ...] = ()
+    delete: FloatingIP | None = None
     busy: frozenset[str] = frozenset()
     """The names of the floating IPs that Services use, or wait for."""
-    unserved: tuple[Want, ...] = ()
+    unserved: tuple[NewFloatingIP, ...] = ()
     """What is not made, for Services."""
     waiting: tuple[ServiceUse, ...] = ()
     """The Services for which there is no floating IP that has an address."""
@@ -86,7 +86,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class DemandInput:
     """What is known of a guest cluster and of the range of its oldest floating IP."""
 
     cluster: str
@@ -109,19 +109,19 @@ class Seen:
     """For how long no Service has used a floating IP, by its uid."""
 
 
-def plan_floating_ips(seen: Seen) -> Plan:
+def plan_floating_ips(given: DemandInput) -> DemandPlan:
     """Return which floating IPs to make, and which one to let go."""
-    wants, busy, waiting = _find_wants(seen)
-    per_guest, number = seen.per_guest, len(seen.floating_ips)
-    spare = [each for each in seen.floating_ips if each.name not in busy and not each.spec.service_namespace]
-    if "global" not in seen.foreign_pools:
+    wants, busy, waiting = _find_wants(given)
+    per_guest, number = given.per_guest, len(given.floating_ips)
+    spare = [each for each in given.floating_ips if each.name not in busy and not each.spec.service_namespace]
+    if "global" not in given.foreign_pools:
         missing = max(per_guest.pre_allocate - len(spare), per_guest.min_allocate - number - len(wants), 0)
-        wants += [Want()] * missing
-    makes, limit = _admit(seen, wants)
+        wants += [NewFloatingIP()] * missing
+    makes, limit = _admit(given, wants)
     unserved = tuple(each for each in wants[len(makes) :] if each.service is not None)
-    return Plan(
+    return DemandPlan(
         makes=makes,
-        lets_go=None if makes else _find_idle(seen, busy, spares=len(spare)),
+        delete=None if makes else _find_idle(given, busy, spares=len(spare)),
         busy=frozenset(busy),
         unserved=unserved,
         waiting=waiting,
@@ -129,18 +129,18 @@ def plan_floating_ips(seen: Seen) -> Plan:
     )
 
 
-def judge_demand(seen: Seen, plan: Plan, range_name: str) -> Finding:
+def judge_demand(given: DemandInput, plan: DemandPlan, range_name: str) -> Finding:
     """Return whether all Services that wait have a floating IP, or get one."""
     if plan.unserved:
         services = [str(each.service) for each in plan.unserved]
         more = f" and {len(services) - MOST_NAMED} more" if len(services) > MOST_NAMED else ""
         message = (
-            f'Range "{range_name}" allows guest cluster "{seen.cluster}" no more FloatingIPs ({plan.limit}); '
-            f"{len(seen.former)} of its addresses are in quarantine. Services wait: "
+            f'Range "{range_name}" allows guest cluster "{given.cluster}" no more FloatingIPs ({plan.limit}); '
+            f"{len(given.former)} of its addresses are in quarantine. Services wait: "
             f"{', '.join(services[:MOST_NAMED])}{more}. Delete unused Services, or raise {plan.limit}."
         )
         return Finding(verdict=Verdict.FALSE, reason="LimitReached", message=message)
-    for each in seen.floating_ips:
+    for each in given.floating_ips:
         for condition in (
             each.status.conditions if each.name in plan.busy and not each.status.addresses else ()
         ):
@@ -150,24 +150,24 @@ def judge_demand(seen: Seen, plan: Plan, range_name: str) -> Finding:
     return MET
 
 
-def _find_wants(seen: Seen) -> tuple[list[Want], set[str], tuple[ServiceUse, ...]]:
+def _find_wants(given: DemandInput) -> tuple[list[NewFloatingIP], set[str], tuple[ServiceUse, ...]]:
     """Return what Services want beside the floating IPs that there are, and the names of those that are busy.
 
     And the Services that wait: those for which there is no floating IP that has an address.
     """
-    in_use = {address: each for each in seen.services for address in each.addresses}
+    in_use = {address: each for each in given.services for address in each.addresses}
     free: defaultdict[str, list[tuple[str, Family]]] = defaultdict(list)
     busy, named = set(), set[Address]()
-    for each in seen.floating_ips:
+    for each in given.floating_ips:
         has = read_addresses(each.status.addresses or each.spec.ipaddress.split(","))
         named |= has
-        families = [one.family for one in sorted(has) if one not in in_use] if has else _expect(seen, each)
+        families = [one.family for one in sorted(has) if one not in in_use] if has else _expect(given, each)
         free[each.spec.service_namespace] += [(each.name, family) for family in families]
         if any(one in in_use for one in has):
             busy.add(each.name)
     gone: defaultdict[str, list[Address]] = defaultdict(list)
-    for address in sorted((seen.former.keys() & in_use.keys()) - named):
-        gone[seen.former[address]].append(address)
+    for address in sorted((given.former.keys() & in_use.keys()) - named):
+        gone[given.former[address]].append(address)
 
     def find_namespace(service: ServiceUse) -> str:
         return service.namespace if service.namespace in free else ""
@@ -175,26 +175,28 @@ def _find_wants(seen: Seen) -> tuple[list[Want], set[str], tuple[ServiceUse, ...
     wants = []
     for addresses in gone.values():
         service = in_use[addresses[0]]
-        wants.append(Want(service=service, namespace=find_namespace(service), addresses=tuple(addresses)))
-    without = {each.name for each in seen.floating_ips if not each.status.addresses}
+        wants.append(
+            NewFloatingIP(service=service, namespace=find_namespace(service), addresses=tuple(addresses))
+        )
+    without = {each.name for each in given.floating_ips if not each.status.addresses}
     waiting: list[ServiceUse] = []
-    needy = [each for each in seen.services if each.lacking]
+    needy = [each for each in given.services if each.lacking]
     for service in sorted(needy, key=lambda each: (each.since or EPOCH, str(each))):
         namespace = find_namespace(service)
-        if not seen.foreign_pools.isdisjoint({service.namespace, namespace or "global"}):
+        if not given.foreign_pools.isdisjoint({service.namespace, namespace or "global"}):
             continue  # no floating IP would help
         lacking, taken = _take(free[namespace], busy, service)
         if lacking:
-            wants.append(Want(service=service, namespace=namespace, families=lacking))
+            wants.append(NewFloatingIP(service=service, namespace=namespace, families=lacking))
         if lacking or taken & without:
             waiting.append(service)
     return wants, busy, tuple(waiting)
 
 
-def _expect(seen: Seen, floating_ip: FloatingIP) -> tuple[Family, ...]:
+def _expect(given: DemandInput, floating_ip: FloatingIP) -> tuple[Family, ...]:
     """Return the families that a floating IP without addresses gets."""
     request = read_request(floating_ip)
-    return request.wanted(seen.families, frozenset()) if isinstance(request, AddressRequest) else ()
+    return request.wanted(given.families, frozenset()) if isinstance(request, AddressRequest) else ()
 
 
 def _take(
@@ -218,15 +220,15 @@ def _take(
     return () if is_content else tuple(missing), taken
 
 
-def _admit(seen: Seen, wants: Sequence[Want]) -> tuple[tuple[Want, ...], str]:
+def _admit(given: DemandInput, wants: Sequence[NewFloatingIP]) -> tuple[tuple[NewFloatingIP, ...], str]:
     """Return what is made, with names, and the limit that forbids the rest."""
-    makes: list[Want] = []
-    free_names, room = _name(seen), seen.room
+    makes: list[NewFloatingIP] = []
+    free_names, room = _name(given), given.room
     for want in wants:
-        if len(seen.floating_ips) + len(makes) >= seen.per_guest.max_allocate:
+        if len(given.floating_ips) + len(makes) >= given.per_guest.max_allocate:
             return tuple(makes), "maxAllocate"
         name = next(free_names)
-        is_back = want.addresses or name in seen.former.values()
+        is_back = want.addresses or name in given.former.values()
         is_single = want.service is None or want.service.is_flexible
         needed = 0 if is_back else 1 if is_single else len(want.families)
         if room is not None and needed > room:
@@ -236,24 +238,24 @@ def _admit(seen: Seen, wants: Sequence[Want]) -> tuple[tuple[Want, ...], str]:
     return tuple(makes), ""
 
 
-def _name(seen: Seen) -> Iterator[str]:
+def _name(given: DemandInput) -> Iterator[str]:
     """Yield names, the lowest first: who had an address under one gets it back from quarantine."""
     number = 1
     while True:
         number += 1
-        name = f"{seen.cluster}{names.FLOATING_IP_SUFFIX}-{number}"
-        if name not in seen.taken:
+        name = f"{given.cluster}{names.FLOATING_IP_SUFFIX}-{number}"
+        if name not in given.taken:
             yield name
 
 
-def _find_idle(seen: Seen, busy: set[str], *, spares: int) -> FloatingIP | None:
+def _find_idle(given: DemandInput, busy: set[str], *, spares: int) -> FloatingIP | None:
     """Return the youngest floating IP of fipop's making that is not needed."""
-    if len(seen.floating_ips) <= seen.per_guest.min_allocate:
+    if len(given.floating_ips) <= given.per_guest.min_allocate:
         return None
-    for each in reversed(seen.floating_ips):
-        is_idle = seen.idle_seconds.get(each.uid, 0.0) >= seen.per_guest.release_after_seconds
+    for each in reversed(given.floating_ips):
+        is_idle = given.idle_seconds.get(each.uid, 0.0) >= given.per_guest.release_after_seconds
         is_needed = each.name in busy or (
-            not each.spec.service_namespace and spares <= seen.per_guest.pre_allocate
+            not each.spec.service_namespace and spares <= given.per_guest.pre_allocate
         )
         if each.is_made_for_services and is_idle and not is_needed and not each.is_deleting:
             return each
