@@ -1,4 +1,7 @@
-"""Flags as programs in Go take them, for a click command: `--key=value`, bare booleans, `-v=2`, unknown ones."""
+"""Flags as programs in Go take them, for a click command: `--key=value`, bare booleans, `-v=2`, unknown ones.
+
+And the types of values that several commands take.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import click
 
 from fipop.api.names import parse_go_bool
+from fipop.texts import is_namespace
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
@@ -39,6 +43,18 @@ class GoDuration(click.ParamType[float]):
             return float(value) if isinstance(value, int | float) else parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Namespace(click.ParamType[str]):
+    """The name of a namespace."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        if not is_namespace(value):
+            self.fail("must be a DNS label: a-z, 0-9 and -, at most 63 characters", param, ctx)
+        return str(value)
 
 
 class GoCommand(click.Command):
