@@ -191,8 +191,8 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
     if "the operator's Deployment" not in unread:
         yield _judge_pods(found, leads=leads)
     if (there := found.leader_namespace) not in ("", namespace):
-        message = f'fipop in namespace "{there}" leads, and an installation in namespace "{namespace}" waits'
-        advice = f"Use --operator-namespace {there}, or uninstall one of the two"
+        message = f'fipop in namespace "{there}" leads, and fipop does not work in namespace "{namespace}"'
+        advice = f"Use --operator-namespace {there}. If fipop is in both, uninstall one of the two"
         yield point(_OPERATOR, Severity.CRITICAL, "LeadsElsewhere", message, advice)
     elif "the operator's Lease" not in unread and lease is not None and leads:
         yield point(_OPERATOR, Severity.OK, "Leading", f"replica {lease.holder} leads")
