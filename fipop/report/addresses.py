@@ -133,7 +133,7 @@ def search(snapshot: Snapshot, asked: str) -> tuple[AddressReport, ...]:
 def report_service(snapshot: Snapshot, name: str) -> tuple[AddressReport, ...]:
     """Report the addresses of the floating IPs that Services `namespace/name` use, in all guest clusters."""
     found = {
-        (snapshot.space_of(each), address)
+        (snapshot.cache.space_of(each), address)
         for each in snapshot.cache.floating_ips.all()
         if each.status.services is not None and name in each.status.services.names
         for address in read_addresses(each.status.addresses)
@@ -161,7 +161,7 @@ def report_holdings(snapshot: Snapshot, namespaces: Collection[str]) -> tuple[Ad
     for floating_ip in snapshot.cache.floating_ips.all():
         if floating_ip.namespace in namespaces:
             texts = (*floating_ip.status.addresses, *floating_ip.spec.ipaddress.split(","))
-            found |= {(snapshot.space_of(floating_ip), one) for one in read_addresses(texts)}
+            found |= {(snapshot.cache.space_of(floating_ip), one) for one in read_addresses(texts)}
     return tuple(classify(snapshot, space, address) for space, address in sorted(found))
 
 

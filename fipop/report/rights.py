@@ -15,21 +15,13 @@ _OWN_CLUSTER = "local"
 
 def judge_rights(snapshot: Snapshot) -> list[Finding]:
     """Judge whether the reader may read what findings need."""
-    if not snapshot.unread:
-        subject = Subject(section=Section.API, kind="Right", name="")
-        return [point(subject, Severity.OK, "Readable", "all objects could be read")]
-    return [
-        point(
-            Subject(section=Section.API, kind="Right", name=each.what),
-            Severity.WARNING,
-            "Unread",
-            each.problem,
-            BIND_VIEWER
-            if each.forbidden
-            else "Run the command again when fipop is installed and the API answers",
-        )
-        for each in snapshot.unread
-    ]
+    found, retry = [], "Run the command again when fipop is installed and the API answers"
+    for each in snapshot.unread:
+        subject = Subject(section=Section.API, kind="Right", name=each.what)
+        advice = BIND_VIEWER if each.forbidden else retry
+        found.append(point(subject, Severity.WARNING, "Unread", each.problem, advice))
+    subject = Subject(section=Section.API, kind="Right", name="")
+    return found or [point(subject, Severity.OK, "Readable", "all objects could be read")]
 
 
 async def probe_secret_rights(client: KubeClient, snapshot: Snapshot) -> list[Finding]:
