@@ -37,8 +37,8 @@ class ApiError(FipopError):
     @property
     def is_refusal(self) -> bool:
         """Whether the server answered that it does not do this: a right, a policy, a webhook or the object is why."""
-        is_answer = type(self) in (ApiError, ForbiddenError) and self.status not in _GONE
-        return bool(self.refuser) or is_answer
+        passes = isinstance(self, (NotFoundError, ConflictError, UnavailableError))
+        return bool(self.refuser) or not (passes or self.status in _GONE)
 
     def explain(self) -> str:
         """Return a refusal as sentences with the remedy, for a condition or an event."""
@@ -48,7 +48,8 @@ class ApiError(FipopError):
     @property
     def is_lasting(self) -> bool:
         """Whether the server refuses the very object or name: the same request fails again."""
-        return type(self) is ApiError and self.status not in _NOT_ABOUT_THE_OBJECT
+        passes = isinstance(self, (NotFoundError, ConflictError, ForbiddenError, UnavailableError))
+        return not (passes or self.status in _NOT_ABOUT_THE_OBJECT)
 
 
 class NotFoundError(ApiError):
@@ -61,6 +62,14 @@ class ConflictError(ApiError):
 
 class ForbiddenError(ApiError):
     """403: RBAC, an admission policy or a namespace that is being deleted refused the request."""
+
+
+class NamespaceTerminatingError(ForbiddenError):
+    """Nothing can be created in a namespace any more: it is being deleted."""
+
+
+class TokenRefusedError(ApiError):
+    """Rancher itself, not the API server behind its proxy, refused the token."""
 
 
 class UnavailableError(ApiError):
@@ -83,6 +92,22 @@ class UnavailableError(ApiError):
         super().__init__(what, status=status, reason=reason, refuser=refuser)
         self.retry_after = retry_after
         self.is_unsent = is_unsent
+
+
+class RequestTimeoutError(UnavailableError):
+    """A request was not answered in its time."""
+
+
+class ConnectionCutError(UnavailableError):
+    """The connection ended without an answer."""
+
+
+class UntrustedServerError(UnavailableError):
+    """No connection was opened: the server has no certificate that this process trusts."""
+
+
+class TooLargeError(UnavailableError):
+    """An answer or a list exceeds the limits of the client."""
 
 
 class GuestError(FipopError):

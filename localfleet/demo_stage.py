@@ -76,7 +76,8 @@ class Stage:
             name, labels=labels, network=f"default/{network}", cluster_id=CLUSTER_IDS.get(name)
         )
         self.report.step(f"Rancher creates {name} ({plan.cluster_id})")
-        self.guests[name] = await self.player.create_guest(plan, upstream_of(plane))
+        async with self.report.wait(f"Rancher has provisioned {name}"):
+            self.guests[name] = await self.player.create_guest(plan, upstream_of(plane))
 
     def running(self) -> dict[str, ControlPlane]:
         """Return the control planes of guest clusters that are ready."""
@@ -87,7 +88,8 @@ class Stage:
         folder = self.fleet.folder / f"provider-{guest}"
         plane = await self.planes[guest]
         provider = ProviderProcess(plane=plane, folder=folder, ports=self.fleet.ports)
-        await provider.start()
+        async with self.report.wait(f"the cloud provider of {guest} is ready"):
+            await provider.start()
         self.providers[guest] = provider
         self.exits.push_async_callback(provider.process.stop)
         self.report.step(f"fipop runs as the cloud provider of {guest}, in place of kube-vip-cloud-provider")
@@ -108,8 +110,9 @@ async def open_stage(report: Report, programs: Mapping[str, Path]) -> AsyncItera
             management = await fleet.management()
         report.step(f"{management.name} is ready at {management.url}")
         player = await _set_up_rancher(report, management, proxy, exits)
-        for chart in PUBLISHED:
-            charts.publish(await helm.pack(chart, fleet.folder / "charts"))
+        async with report.wait("helm has packed the charts of kube-vip and its cloud provider"):
+            for chart in PUBLISHED:
+                charts.publish(await helm.pack(chart, fleet.folder / "charts"))
         names = ", ".join(f"{one.name} {one.version}" for one in PUBLISHED)
         report.step(f"a chart repository at {charts.url} has {names}")
         operator = await _deploy(report, fleet, management, helm, charts)
@@ -154,8 +157,9 @@ async def _set_up_rancher(
     report.chapter("A simulated Rancher in the management cluster")
     # Without the pauses of a real Rancher, after which fipop repeats its first visit some seconds later.
     player = RancherPlayer(management.client, proxy, kubeconfig_delay_seconds=0, token_delay_seconds=0)
-    await player.set_up()
-    harvester = await player.create_harvester("harvester-cluster1")
+    async with report.wait("Rancher has its CRDs and the Harvester cluster"):
+        await player.set_up()
+        harvester = await player.create_harvester("harvester-cluster1")
     report.step(f"Rancher has the clusters local and {harvester.display_name} ({harvester.cluster_id})")
     report.step(f"its proxy to guest clusters is at {proxy.url}/k8s/clusters/<id>")
     run_beside(exits, player.keep_connected())
@@ -175,7 +179,8 @@ async def _deploy(
         "kubevipRolloutMinSuccessTime": str(SUCCESS_SECONDS),
     }
     installation = Installation(plane=management, helm=helm, folder=fleet.folder, settings=settings)
-    await installation.install()
+    async with report.wait("helm has installed the chart of fipop"):
+        await installation.install()
     report.step(
         "helm has installed the chart of fipop: CRDs, ServiceAccount, roles, admission policy, options"
     )

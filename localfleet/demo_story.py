@@ -37,7 +37,8 @@ _USER_ADDRESS = "10.136.1.7"
 _CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubevip"
 _ANNOTATION = "kube-vip.io/loadbalancerIPs"
 _CONDITION = "kubefip.k8s.binbash.org/AddressAssigned"
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 180.0
+"""A machine that is loaded must not fail the story: helm alone took a minute on one."""
 _STOP_SECONDS = 10.0
 _FIPOP = Path(sys.executable).parent / "fipop"
 _FLOATING_IPS = "get floatingips -A -o wide"
@@ -82,7 +83,8 @@ class Story:
         self.stage.report.chapter("The operator is stopped")
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        code = await self.stage.operator.stop()
+        async with self.stage.report.wait("the operator has ended"):
+            code = await self.stage.operator.stop()
         self.stage.report.check(
             f"after SIGTERM the operator exits with 0 within {_STOP_SECONDS:g} s",
             holds=code == 0 and loop.time() - begun <= _STOP_SECONDS,
@@ -98,7 +100,8 @@ class Story:
             found = await stage.management.client.get(f"{RANGES}/guest-vlan")
             return condition(found, "Ready").get("status") == "True"
 
-        await eventually(is_ready, seconds=_PATIENCE_SECONDS, what="the range to be ready")
+        async with stage.report.wait("the range is ready"):
+            await eventually(is_ready, seconds=_PATIENCE_SECONDS, what="the range to be ready")
         # Objects have whole seconds. In the first one of its term a leader takes demo for older, and reads it first.
         await asyncio.sleep(1.0)
         await stage.create_guest("demo", labels={"kube-vip": "true"})
@@ -295,7 +298,8 @@ class Story:
         return process.returncode or 0, out.decode()
 
     async def _show_kubectl(self, plane: ControlPlane, command: str) -> None:
-        shown = await plane.kubectl(*command.split())
+        async with self.stage.report.wait(f"kubectl {command} ends"):
+            shown = await plane.kubectl(*command.split())
         self.stage.report.output(f"kubectl --context {plane.name} {command}", shown)
 
 

@@ -39,7 +39,7 @@ class Report:
             begun = time.monotonic()
             while True:
                 await asyncio.sleep(self.silence_seconds)
-                self.step(f"waits for {time.monotonic() - begun:.0f} s until {what}")
+                self.step(f"waiting for {time.monotonic() - begun:.0f} s until {what}")
 
         task = asyncio.create_task(name_it())
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fipop.addresses.inventory import Inventory
-from fipop.boundary import loop_time
+from fipop.interfaces import loop_time
 
 GATE_SECONDS = 60.0
 """The longest time that new addresses wait for guest clusters that are not read."""
@@ -45,10 +45,6 @@ class Gate:
     _begun_at: float = 0.0
     _answered_at: float | None = None
     """When Rancher first answered."""
-    _read: set[str] = field(default_factory=set)
-    """The guest clusters that were read since then."""
-    _deadlines: dict[str, float] = field(default_factory=dict)
-    """Until when guest clusters are waited for at most: from when they were first connected since then."""
     _late: set[str] = field(default_factory=set)
     """Those that connected later, and hold back addresses."""
     _held_since: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -60,7 +56,8 @@ class Gate:
         """Wait for the first readings of guest clusters; without any, open."""
         self.awaited, self._begun_at = set(guest_ids), loop_time()
         self._unbegun = set(self.awaited)
-        self._deadlines = dict.fromkeys(self.awaited, loop_time() + GATE_SECONDS)
+        for each in self.awaited:
+            self.inventory.records.of(each).awaited_until = loop_time() + GATE_SECONDS
         self._open_if_due()
 
     def waits_for(self, guest_id: str) -> bool:
@@ -80,9 +77,8 @@ class Gate:
 
     def note_read(self, guest_id: str) -> None:
         """Note that a guest cluster was read wholly."""
-        self._read.add(guest_id)
-        self.note_gone(guest_id)
-        self._release([guest_id])
+        self.inventory.records.of(guest_id).was_read = True
+        self.note_left(guest_id)
 
     def note_gone(self, guest_id: str) -> None:
         """Note that the gate need not wait: a guest cluster is disconnected, or has no usable kubeconfig."""
@@ -90,17 +86,17 @@ class Gate:
         self._unbegun.discard(guest_id)
         self._open_if_due()
 
-    def forget(self, guest_id: str) -> None:
-        """Forget a guest cluster that left Rancher: one that comes back under its id is another one."""
+    def note_left(self, guest_id: str) -> None:
+        """Note that nothing need wait for a guest cluster: it left Rancher, or was read."""
         self.note_gone(guest_id)
         self._release([guest_id])
-        self._read.discard(guest_id)
-        self._deadlines.pop(guest_id, None)
 
     def note_late(self, guest_id: str) -> None:
         """Note that a guest cluster that can have Services is connected."""
-        until = self._deadlines.setdefault(guest_id, loop_time() + GATE_SECONDS)
-        if guest_id not in self._read | self.awaited and loop_time() < until:
+        record = self.inventory.records.of(guest_id)
+        if record.awaited_until is None:
+            record.awaited_until = loop_time() + GATE_SECONDS
+        if not record.was_read and guest_id not in self.awaited and loop_time() < record.awaited_until:
             self._late.add(guest_id)
             self._has_news.set()
 
@@ -123,7 +119,7 @@ class Gate:
                 pass
             self._has_news.clear()
             self._open_if_due()
-            self._release([each for each in self._late if self._deadlines[each] <= loop_time()])
+            self._release([each for each in self._late if not self._is_awaited(each)])
             if not self._late:
                 self._held_since.clear()
 
@@ -134,6 +130,10 @@ class Gate:
         if not any(self.inventory.could_serve(range_name, guest_id) for guest_id in self._late):
             return True
         return loop_time() - self._held_since.setdefault(floating_ip, loop_time()) >= GATE_SECONDS
+
+    def _is_awaited(self, guest_id: str) -> bool:
+        record = self.inventory.records.get(guest_id)
+        return record is not None and loop_time() < (record.awaited_until or 0.0)
 
     def _open_if_due(self) -> None:
         if self.is_open:

@@ -24,7 +24,7 @@ def can_take(inventory: Inventory, known: FloatingIPReservation, claim: Claim) -
     is_successor = had == (owner.workspace, owner.cluster, owner.name, claim.range) and bool(owner.cluster)
     if not is_successor or inventory.exists(former.namespace):
         return False
-    return not former.imported or inventory.reports.find_carrier(owner.namespace, claim.address) is not None
+    return not former.imported or inventory.reports.find_user(owner.namespace, claim.address) is not None
 
 
 def find_holder(inventory: Inventory, claim: Claim) -> Blocker | None:

@@ -23,6 +23,7 @@ from fipop.addresses.claims import (
     read_addresses,
     reservation_name,
 )
+from fipop.addresses.guests import AddressRecord, GuestRecords
 from fipop.addresses.reports import News, Reports, Slot, Slots
 from fipop.addresses.stores import BY_NAMED, BY_OWNER_NAMESPACE, BY_RANGE, Stores
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
@@ -41,7 +42,7 @@ from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import Range, RangeTable, RangeUsage, Usage
 from fipop.jsons import JsonView
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.rancher.links import Links, choose_cluster, glimpse_guest
+from fipop.rancher.links import Links, choose_cluster, resolve_cached
 from fipop.rancher.matching import Guest, fits_guest
 from fipop.runtime.store import Change, Projection
 
@@ -61,16 +62,6 @@ class Use(NamedTuple):
     """Whether a floating IP has it. If not, it is in quarantine, or only reports name it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownGuest:
-    """A guest cluster as its links were resolved last."""
-
-    guest: Guest
-    is_resolved: bool
-    """Whether all links were resolved, those to its Harvester cluster and network too. If not, visits can serve it, and
-    no range is chosen for it."""
-
-
 Handler = Callable[[Resource, Change[Any], News], None]
 """Takes a change that is in the indexes by now, and which addresses guest clusters began or ceased to use by it."""
 
@@ -78,22 +69,27 @@ Handler = Callable[[Resource, Change[Any], News], None]
 class Inventory(Stores):
     """The stores of a replica, leader or standby, and what follows from them.
 
-    `reads_guests`: guest clusters are read. If not, the statuses of ranges alone say what these use, and a report
-    counts in that range alone.
+    `records`: what is remembered of guest clusters. `reads_guests`: guest clusters are read. If not, the statuses of
+    ranges alone say what these use, and a report counts in that range alone.
     """
 
-    def __init__(self, *, reads_guests: bool = True) -> None:
+    def __init__(
+        self, records: GuestRecords[AddressRecord] | None = None, *, reads_guests: bool = True
+    ) -> None:
         super().__init__()
         self._reads_guests = reads_guests
+        self.records = records or GuestRecords(AddressRecord)
         self.pools = RangeTable()
         """The ranges that can be read."""
         self.problems: dict[str, IpamError] = {}
         """Why a range cannot be read, by its name."""
-        self.guests: dict[str, KnownGuest] = {}
-        """The guest clusters whose links were resolved, by id."""
         self._slots = Slots()
         self.reports = Reports(
-            pools=self.pools, slots=self._slots, find_own=self.find_own, could_serve=self.could_serve
+            records=self.records,
+            pools=self.pools,
+            slots=self._slots,
+            find_own=self.find_own,
+            could_serve=self.could_serve,
         )
         """What guest clusters use."""
         self._reserved: defaultdict[str, set[Address]] = defaultdict(set)
@@ -131,17 +127,31 @@ class Inventory(Stores):
             metadata["namespace"] = gone.namespace
         self._take(resource, self.store_of(resource).delete({"metadata": metadata}))
 
-    def note_guest(self, guest_id: str, known: KnownGuest | None) -> News:
+    def note_guest(self, guest_id: str, guest: Guest | None, *, is_resolved: bool) -> News:
         """Take in what is known of a guest cluster by now: other ranges can serve it."""
-        if known is None:
-            self.guests.pop(guest_id, None)
-        else:
-            self.guests[guest_id] = known
+        record = self.records.of(guest_id)
+        record.guest, record.is_resolved = guest, is_resolved
         return self.reports.guest_changed(guest_id)
+
+    def forget_guest(self, guest_id: str, *, may_run: bool) -> News:
+        """Forget a guest cluster; if it comes back under its id, it counts as new.
+
+        `may_run`: Rancher still has something of it. Then it may run, with its addresses: what it uses stays.
+        """
+        before = self.records.get(guest_id)
+        news = {} if may_run else self.reports.forget(guest_id)
+        self.records.forget(guest_id)
+        if may_run and before is not None:
+            record = self.records.of(guest_id)
+            record.uses = before.uses
+            record.was_read, record.awaited_until = before.was_read, before.awaited_until
+            news = self.reports.guest_changed(guest_id)
+        return news
 
     def recall_reports(self, exists: Callable[[str], bool]) -> None:
         """Begin with what the statuses of ranges say that guest clusters use, as far as these exist."""
-        self.reports.clear()
+        for guest_id in dict(self.records.items()):
+            self.reports.forget(guest_id)
         for each in self.ranges.all():
             by_guest: defaultdict[str, list[Address]] = defaultdict(list)
             for entry in filter(lambda entry: exists(entry.guest), each.status.reported):
@@ -226,23 +236,25 @@ class Inventory(Stores):
     # What is so
 
     def known(self, guest_id: str) -> Guest | None:
-        """Return a guest cluster as its links were resolved last; None if they never were.
+        """Return a guest cluster as its links were resolved last; None if they never were."""
+        record = self.records.get(guest_id)
+        return record.guest if record is not None else None
 
-        One whose network cannot be found out is known as well: visits can serve it all the same.
-        """
-        found = self.guests.get(guest_id)
-        return found.guest if found is not None else None
+    def known_guests(self) -> tuple[Guest, ...]:
+        """Return all guest clusters whose links were resolved, by id."""
+        found = sorted((guest_id, record.guest) for guest_id, record in self.records.items() if record.guest)
+        return tuple(guest for _, guest in found)
 
     def is_resolved(self, guest_id: str) -> bool:
         """Return whether all links of a guest were resolved once, those to its Harvester cluster and network too."""
-        found = self.guests.get(guest_id)
-        return found is not None and found.is_resolved
+        record = self.records.get(guest_id)
+        return record is not None and record.is_resolved
 
     def could_serve(self, range_name: str, guest_id: str) -> bool:
         """Return whether a range could serve a guest cluster: it fits, or a floating IP there names it."""
         if not self._reads_guests:
             return False
-        found, guest = self.ranges.get("", range_name), self.known(guest_id) or self._glimpse(guest_id)
+        found, guest = self.ranges.get("", range_name), self.known(guest_id) or self.resolve_cached(guest_id)
         if found is None or guest is None:
             return True
         floating_ips = self.floating_ips_of(guest_id)
@@ -253,13 +265,16 @@ class Inventory(Stores):
             found, guest, on_any_harvester=guest.on_harvester and not guest.harvester_cluster_name
         )
 
-    def _glimpse(self, guest_id: str) -> Guest | None:
-        """Return a guest cluster as far as it is known before its links are resolved."""
+    def resolve_cached(self, guest_id: str) -> Guest | None:
+        """Return a guest cluster as far as it is known before its links are resolved.
+
+        Also an imported cluster of which Rancher does not know (yet) what it is. It may use addresses.
+        """
         management = self.management.get("", guest_id)
         cluster = choose_cluster(self.guest_clusters(guest_id), management)
         if cluster is None:
             return None
-        found = glimpse_guest(
+        found = resolve_cached(
             Links(
                 cluster=cluster,
                 management=management,

@@ -19,11 +19,13 @@ from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api.objects import FloatingIP, FloatingIPReservation, read_object
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS, FLOATING_IPS, MANAGEMENT_CLUSTERS
-from fipop.runtime.queues import Event, Key, Kind, Request, WorkQueues, request_visit
+from fipop.runtime.queues import FLOATING_IP, Event, Key, Request, WorkQueues, request_visit
 from fipop.runtime.workqueue import Priority, RetryAfter
 
 logger = logging.getLogger(__name__)
 
+KIND = "reservation"
+"""The kind of keys: a reservation, by its name."""
 IMPORTED_SECONDS = 24 * 3600.0
 """An imported or custom guest cluster runs on after it left Rancher, and fipop cannot read it."""
 TAKEN_SECONDS = 1.0
@@ -34,7 +36,7 @@ RECHECK_SECONDS = 60.0
 
 def request_reservation(reservation: FloatingIPReservation) -> Request:
     """Request a reservation: it may be ownerless, or its quarantine may end."""
-    return Request(Key(Kind.RESERVATION, "", reservation.name), Priority.BACKGROUND)
+    return Request(Key(KIND, "", reservation.name), Priority.BACKGROUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,6 @@ class QuarantineReconciler:
         if live is None:
             return False
         self.inventory.observe(FLOATING_IPS, live)
-        self.queues.add(Request(Key(Kind.FLOATING_IP, *owner.key)))
+        self.queues.add(Request(Key(FLOATING_IP, *owner.key)))
         found = read_object(FloatingIP, live)
         return reservation.is_held or names_address(found, reservation.spec.space, address_of(reservation))

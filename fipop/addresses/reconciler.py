@@ -15,8 +15,7 @@ from fipop.addresses.guests import GuestDirectory
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_selection import describe_mismatch
 from fipop.addresses.reports import News
-from fipop.addresses.request import Request as Asked
-from fipop.addresses.request import is_made_by_us, read_request
+from fipop.addresses.request import AddressRequest, is_made_by_us, read_request
 from fipop.addresses.reservations import ReservationStore, TakenError
 from fipop.addresses.status import StatusBuilder, find_conflict
 from fipop.addresses.stores import BY_NAMED, BY_RANGE, BY_WAITING
@@ -31,9 +30,9 @@ from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.metrics.counters import ALLOCATIONS
 from fipop.runtime.queues import (
+    FLOATING_IP,
     Event,
     Key,
-    Kind,
     Request,
     WorkQueues,
     request_floating_ip,
@@ -46,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 24
 """How many addresses others can take first until the queue tries again later."""
-GATE_SECONDS = 5.0
+GATE_RETRY_SECONDS = 5.0
 WAITING_SECONDS = 60.0
 """How often the floating IPs that lack something are decided on, whatever happens."""
 
@@ -72,7 +71,7 @@ class FloatingIPReconciler:
         for guest_id in event.guest_ids:
             yield from map(request_floating_ip, inventory.floating_ips_of(guest_id))
         if event.resource == FLOATING_IPS:
-            yield Request(Key(Kind.FLOATING_IP, *event.change.latest.key))
+            yield Request(Key(FLOATING_IP, *event.change.latest.key))
             if new is None:
                 yield request_waiting()
         elif event.resource == FLOATING_IP_RANGES and is_respecified(event.change.old, event.change.new):
@@ -82,7 +81,7 @@ class FloatingIPReconciler:
             yield request_waiting()
         elif event.resource == FLOATING_IP_RESERVATIONS:
             for key in sorted({side.spec.owner.key for side in (old, new) if side is not None}):
-                yield Request(Key(Kind.FLOATING_IP, *key))
+                yield Request(Key(FLOATING_IP, *key))
             if old is not None and (
                 new is None or new.is_held != old.is_held or new.spec.range != old.spec.range
             ):
@@ -100,7 +99,7 @@ class FloatingIPReconciler:
         inventory, names_spec = self.inventory, True
         for _ in range(MAX_ATTEMPTS):
             # What is known by now needs no reconciliation of its own, the answers to our own writes neither.
-            self.queues.objects.drop_rerun(Key(Kind.FLOATING_IP, *key))
+            self.queues.objects.drop_rerun(Key(FLOATING_IP, *key))
             floating_ip = inventory.floating_ips.get(*key)
             if floating_ip is None:
                 return None
@@ -117,7 +116,7 @@ class FloatingIPReconciler:
                         await self._show_refusal(floating_ip, error)
                     raise
                 if not decision.is_final:
-                    return RetryAfter(GATE_SECONDS)
+                    return RetryAfter(GATE_RETRY_SECONDS)
                 await self._end(floating_ip, decision)
                 return None
             except TakenError:
@@ -186,15 +185,11 @@ class FloatingIPReconciler:
     async def _write_status(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIP:
         wanted = self.statuses.build(floating_ip, decision)
         if wanted == floating_ip.status:
-            self.guests.note_stored(floating_ip)
             return floating_ip
         for slot in sorted(slots_named_by(floating_ip.status) - slots_named_by(wanted)):
             await self.reservations.check(*slot)  # what the cache knows of it may be older than the status
         self._warn(floating_ip, decision, wanted)
-        patch = {"status": write_patch(wanted)}
-        written = await self._patch(floating_ip, patch, subresource="status")
-        self.guests.note_stored(floating_ip)
-        return written
+        return await self._patch(floating_ip, {"status": write_patch(wanted)}, subresource="status")
 
     async def _release_rest(self, floating_ip: FloatingIP, decision: Decision) -> None:
         """Release what is held beyond the decision, now that the status names none of it."""
@@ -254,7 +249,12 @@ def build_spec_patch(floating_ip: FloatingIP, decision: Decision) -> Json | None
     request = read_request(floating_ip)
     addresses = {claim.address.family: claim.address for claim in decision.holds}
     is_named = all(names_address(floating_ip, each.space, each.address) for each in decision.holds)
-    if not decision.is_fulfilled or not isinstance(request, Asked) or is_named or request.static == addresses:
+    if (
+        not decision.is_fulfilled
+        or not isinstance(request, AddressRequest)
+        or is_named
+        or request.static == addresses
+    ):
         return None
     unmet = set(request.static.values()) - set(addresses.values())
     if any(format_address(each) not in floating_ip.status.addresses for each in unmet):

@@ -12,9 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 
-from fipop.addresses.in_use import Carrier, InUseAddresses, InUsePart, build_parts
+from fipop.addresses.guests import AddressRecord, GuestRecords
+from fipop.addresses.in_use import AddressUser, InUseAddresses, InUsePart, Reading, Source, Uses, build_parts
 from fipop.api.objects import EPOCH
 from fipop.ipam.addresses import Address
 from fipop.ipam.intervals import AddressSet, IntervalSet
@@ -61,40 +61,6 @@ class Slots:
                 self.freed += 1
 
 
-class Source(StrEnum):
-    """What is read as a whole, or not at all."""
-
-    OBJECTS = "objects"
-    """ConfigMaps and Services, which every visit reads."""
-    MACHINES = "machines"
-    """Nodes and the API server, which have other addresses only now and then."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a visit that began at a time found."""
-
-    began: datetime
-    found: InUseAddresses
-
-
-@dataclass(slots=True)
-class _Uses:
-    """What one guest cluster uses; by the name of a range, or by address space."""
-
-    readings: dict[Source, Reading] = field(default_factory=dict)
-    inside: dict[str, dict[Source, tuple[Part, ...]]] = field(default_factory=dict)
-    """Which parts of the readings are in a range."""
-    could: dict[str, frozenset[Part]] = field(default_factory=dict)
-    """Those in a range that could serve the guest cluster when a visit found them."""
-    counted: dict[str, frozenset[Address]] = field(default_factory=dict)
-    """The addresses of a space that are kept from others."""
-    foreign: dict[str, frozenset[Address]] = field(default_factory=dict)
-    """Those of them that none of its floating IPs holds, or held."""
-    unread_since: datetime | None = None
-    """When a visit could first not read it; None if the last one could."""
-
-
 News = dict[str, frozenset[Address]]
 """The addresses that guest clusters began, or ceased, to use, by guest cluster; those without news are missing."""
 
@@ -103,6 +69,7 @@ News = dict[str, frozenset[Address]]
 class Reports:
     """The reports of all guest clusters. What changes them returns who else has to know."""
 
+    records: GuestRecords[AddressRecord]
     pools: RangeTable
     slots: Slots
     """Where an address that a report keeps from others counts as in use."""
@@ -110,14 +77,13 @@ class Reports:
     """Returns which addresses a guest cluster holds or held, and in which address spaces."""
     could_serve: Callable[[str, str], bool]
     """Returns whether a range could serve a guest cluster."""
-    _uses: dict[str, _Uses] = field(default_factory=dict)
     _users: defaultdict[str, defaultdict[Address, set[str]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(set))
     )
 
     def take(self, guest_id: str, source: Source, began: datetime, found: InUseAddresses) -> News:
         """Take in what a visit read wholly."""
-        uses = self._uses.setdefault(guest_id, _Uses())
+        uses = self.records.of(guest_id).uses
         before = uses.readings.get(source)
         uses.readings[source] = reading = Reading(began, self._cut(guest_id, found))
         is_same = before is not None and before.found == reading.found
@@ -128,46 +94,44 @@ class Reports:
 
     def note_unread(self, guest_id: str, now: datetime) -> None:
         """Note that a guest cluster could not be read."""
-        uses = self._uses.setdefault(guest_id, _Uses())
+        uses = self.records.of(guest_id).uses
         uses.unread_since = uses.unread_since or now
 
     def remember(self, guest_id: str, range_name: str, addresses: Iterable[Address]) -> None:
         """Take in what the status of a range says: the last leader knew it, and this one has not read it yet."""
-        uses = self._uses.setdefault(guest_id, _Uses())
-        parts = build_parts(Carrier(kind="", namespace="", name=""), addresses)
+        uses = self.records.of(guest_id).uses
+        parts = build_parts(AddressUser(kind="", namespace="", name=""), addresses)
         for source in Source:
             known = uses.readings.get(source, Reading(EPOCH, InUseAddresses()))
             uses.readings[source] = Reading(EPOCH, InUseAddresses(known.found.parts + parts))
         uses.could[range_name] = uses.could.get(range_name, frozenset()) | {each.part for each in parts}
         self._locate(guest_id, uses, [range_name])
 
-    def drop(self, guest_id: str) -> News:
-        """Forget a guest cluster."""
-        uses = self._uses.pop(guest_id, None)
-        return self._count(guest_id, uses, {}) if uses is not None else {}
-
-    def clear(self) -> None:
-        """Forget all."""
-        for guest_id in tuple(self._uses):
-            self.drop(guest_id)
+    def forget(self, guest_id: str) -> News:
+        """Forget what a guest cluster used."""
+        record = self.records.get(guest_id)
+        if record is None:
+            return {}
+        news, record.uses = self._count(guest_id, record.uses, {}), Uses()
+        return news
 
     def range_changed(self, name: str) -> News:
         """Count again in a range: it has other addresses, or serves others."""
         news: News = {}
-        for guest_id, uses in self._uses.items():
-            news |= self._locate(guest_id, uses, [name])
+        for guest_id, record in self.records.items():
+            news |= self._locate(guest_id, record.uses, [name])
         return news
 
     def guest_changed(self, guest_id: str) -> News:
         """Count again what a guest cluster uses: other ranges can serve it."""
-        uses = self._uses.get(guest_id)
-        return self._count(guest_id, uses, uses.inside) if uses is not None else {}
+        record = self.records.get(guest_id)
+        return self._count(guest_id, record.uses, record.uses.inside) if record is not None else {}
 
     # What is so
 
     def read_since(self, guest_id: str) -> datetime | None:
         """Return when the oldest of its last whole readings began; None before all was read once."""
-        readings = self._uses[guest_id].readings if guest_id in self._uses else {}
+        readings = self._readings(guest_id)
         if len(readings) < len(Source):
             return None
         began = min(each.began for each in readings.values())
@@ -175,18 +139,18 @@ class Reports:
 
     def unread_since(self, guest_id: str) -> datetime | None:
         """Return when a visit could first not read a guest cluster; None if the last one could."""
-        uses = self._uses.get(guest_id)
-        return uses.unread_since if uses is not None else None
+        record = self.records.get(guest_id)
+        return record.uses.unread_since if record is not None else None
 
-    def find_carrier(self, guest_id: str, address: Address) -> Carrier | None:
+    def find_user(self, guest_id: str, address: Address) -> AddressUser | None:
         """Return what uses an address in a guest cluster."""
-        readings = self._uses[guest_id].readings if guest_id in self._uses else {}
-        found = (readings[source].found.carrier_of(address) for source in Source if source in readings)
+        readings = self._readings(guest_id)
+        found = (readings[source].found.user_of(address) for source in Source if source in readings)
         return next((each for each in found if each is not None), None)
 
     def find_ours(self, guest_id: str) -> list[Address]:
         """Return the single addresses that keys of fipop name in a guest cluster, the lowest first."""
-        readings = self._uses[guest_id].readings if guest_id in self._uses else {}
+        readings = self._readings(guest_id)
         objects = readings.get(Source.OBJECTS)
         parts = objects.found.parts if objects is not None else ()
         return sorted(
@@ -200,11 +164,15 @@ class Reports:
 
     def foreign_in(self, space: str) -> Iterator[tuple[str, Address]]:
         """Yield each guest cluster with each address of a space that it uses and does not hold."""
-        for guest_id, uses in self._uses.items():
-            for address in uses.foreign.get(space, ()):
+        for guest_id, record in self.records.items():
+            for address in record.uses.foreign.get(space, ()):
                 yield guest_id, address
 
     # How that is found
+
+    def _readings(self, guest_id: str) -> Mapping[Source, Reading]:
+        record = self.records.get(guest_id)
+        return record.uses.readings if record is not None else {}
 
     def _cut(self, guest_id: str, found: InUseAddresses) -> InUseAddresses:
         """Keep so many as are kept: its own first, then those in ranges."""
@@ -223,7 +191,7 @@ class Reports:
         logger.warning("Guest cluster uses too many addresses", extra=fields)
         return InUseAddresses(tuple(ranked[:MAX_KEPT]))
 
-    def _locate(self, guest_id: str, uses: _Uses, names: Iterable[str]) -> News:
+    def _locate(self, guest_id: str, uses: Uses, names: Iterable[str]) -> News:
         """Find what lies in these ranges, and count."""
         every = self.pools.all_addresses()
         near = {
@@ -247,7 +215,7 @@ class Reports:
         return self._count(guest_id, uses, uses.inside)
 
     def _count(
-        self, guest_id: str, uses: _Uses, inside: Mapping[str, Mapping[Source, tuple[Part, ...]]]
+        self, guest_id: str, uses: Uses, inside: Mapping[str, Mapping[Source, tuple[Part, ...]]]
     ) -> News:
         before, own = uses.counted, self.find_own(guest_id)
         counted: defaultdict[str, set[Address]] = defaultdict(set)

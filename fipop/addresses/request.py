@@ -30,7 +30,7 @@ class Blocker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class AddressRequest:
     """What the spec of a floating IP asks for."""
 
     static: Mapping[Family, Address]
@@ -69,7 +69,7 @@ class Request:
         return (min(available, default=Family.IPV4),)
 
 
-def read_request(floating_ip: FloatingIP) -> Request | Blocker:
+def read_request(floating_ip: FloatingIP) -> AddressRequest | Blocker:
     """Read the spec, or return why it cannot be followed."""
     if floating_ip.problem:
         return describe_invalid(floating_ip.problem)
@@ -94,7 +94,7 @@ def read_request(floating_ip: FloatingIP) -> Request | Blocker:
             return describe_invalid(
                 f"spec.ipaddress must be an {families[0].label} address, as in spec.ipFamilies: it is {family.label}"
             )
-    return Request(static=static, families=families, policy=policy)
+    return AddressRequest(static=static, families=families, policy=policy)
 
 
 def is_made_by_us(floating_ip: FloatingIP) -> bool:
@@ -138,8 +138,8 @@ def describe_holder(reservation: FloatingIPReservation, user: str = "") -> Block
 
 def describe_user(inventory: Inventory, guest_id: str, address: Address) -> str:
     """Return what uses an address in a guest cluster, as a sentence; "" if the last visit found nothing."""
-    carrier = inventory.reports.find_carrier(guest_id, address)
-    return f"{carrier} in guest cluster {guest_id} uses it." if carrier is not None else ""
+    user = inventory.reports.find_user(guest_id, address)
+    return f"{user} in guest cluster {guest_id} uses it." if user is not None else ""
 
 
 def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> str:

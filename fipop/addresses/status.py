@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.addresses.decision import Decision, GuestBinding, bind_guest
-from fipop.addresses.guests import LEAVING, GuestDirectory, GuestObservation
+from fipop.addresses.guests import LEAVING, GuestObservation
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.request import Blocker
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Finding, Verdict, merge_conditions
-from fipop.api.objects import FloatingIP, FloatingIPStatus, GuestStatus
+from fipop.api.objects import (
+    FloatingIP,
+    FloatingIPStatus,
+    GuestStatus,
+)
 from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.helm.charts import Role
 from fipop.ipam.addresses import format_address
@@ -54,7 +58,6 @@ class StatusBuilder:
     """Builds statuses."""
 
     inventory: Inventory
-    guests: GuestDirectory
     now: Callable[[], datetime]
 
     def build(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIPStatus:
@@ -63,7 +66,8 @@ class StatusBuilder:
         Without an observation (this process has made no visit yet) what was found earlier stays.
         """
         binding = bind_guest(self.inventory, floating_ip)
-        observation = self.guests.observation(floating_ip.namespace)
+        record = self.inventory.records.get(floating_ip.namespace)
+        observation = record.observation if record is not None else None
         addresses = tuple(format_address(claim.address) for claim in decision.holds)
         about_guest = _about_guest(
             floating_ip, binding, observation, addresses, self._describe_rivals(floating_ip, decision)
@@ -76,8 +80,9 @@ class StatusBuilder:
         odd = (*floating_ip.oddities, *(binding.cluster.oddities if binding.cluster is not None else ()))
         conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
         conditions.insert(0, _ready(conditions))
-        services, waiting, demand = self.guests.services_of(floating_ip)
-        conditions += demand
+        before, follows_services = floating_ip.status, record is not None and record.follows_services
+        if follows_services:  # what becomes of its Services, the list of them writes
+            conditions += [each for each in before.conditions if each.type == ConditionType.DEMAND_MET]
         first = next(iter(decision.holds), None)
         generation = floating_ip.metadata.generation
         return FloatingIPStatus(
@@ -85,8 +90,8 @@ class StatusBuilder:
             range=first.range if first else None,
             address_space=first.space if first else None,
             guest=guest,
-            services=services,
-            waiting=waiting,
+            services=before.services if follows_services else None,
+            waiting=before.waiting if follows_services else None,
             conditions=merge_conditions(
                 floating_ip.status.conditions,
                 [replace(condition, observed_generation=generation) for condition in conditions],

@@ -134,6 +134,10 @@ class Stores:
         statuses = (each.status.guest for each in self.floating_ips_of(guest_id))
         return tuple(each for each in statuses if each is not None)
 
+    def was_tried(self, guest_id: str) -> bool:
+        """Return whether a guest cluster was visited, by this process or a former one, and answered or failed."""
+        return any(each.reachable is not None for each in self.guest_statuses(guest_id))
+
     def floating_ips_by_age(self) -> list[FloatingIP]:
         """Return all floating IPs, the oldest first."""
         return sorted(self.floating_ips.all(), key=lambda each: (each.created, each.key))

@@ -17,7 +17,7 @@ import click
 from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api.names import parse_go_bool
-from fipop.boundary import SystemClock
+from fipop.api.service import split_classes
 from fipop.cli.go_flags import GoDuration, GoInt, go_flag
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import build_identity, ending_on_failure, run_until_asked
@@ -25,7 +25,7 @@ from fipop.cloudprovider.app import build_provider, release_services
 from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_network
 from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.errors import StartError
-from fipop.guests.service_uses import split_classes
+from fipop.interfaces import SystemClock
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.server import HttpServer
 from fipop.runtime.leader_election import LeaseTimes

@@ -15,10 +15,10 @@ from typing import Any
 import click
 
 from fipop.api import names
-from fipop.boundary import SystemClock
 from fipop.cli.logs import configure_logging, set_log_level
 from fipop.cli.process import build_identity, ending_on_failure, run_until_asked, take_signals
 from fipop.helm.process import LocalHelm, find_helm
+from fipop.interfaces import SystemClock
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer

@@ -8,77 +8,14 @@ otherwise either all that it needs is found, or nothing is assigned.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from fipop.api.conditions import Finding, Verdict
 from fipop.cloudprovider.pools import Pool
-from fipop.ipam.addresses import DHCP, Address, Family, FamilyPolicy, format_address
+from fipop.cloudprovider.usage import Usage, User, name_users
+from fipop.ipam.addresses import DHCP, DHCP_ADDRESSES, Address, Family, FamilyPolicy, format_address
 from fipop.texts import sentence
-
-Port: TypeAlias = tuple[int, str]
-"""Number and protocol."""
-
-DHCP_ADDRESSES = (DHCP, Address(Family.IPV6, 0))
-"""0.0.0.0 and ::, with which kube-vip asks a DHCP server. They are never in use."""
-MOST_NAMED = 16
-"""How many users of an address a message names: if a thousand have it, each message would name all others."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
-    """A user of addresses: a Service, or what else has addresses of its own, such as a node."""
-
-    uid: str
-    name: str
-    """Kind and name, as a message shows them."""
-    ports: frozenset[Port] = frozenset()
-    shares: bool = False
-    """Whether its namespace allows Services to share addresses."""
-
-    def can_share_with(self, other: User) -> bool:
-        """Return whether both allow sharing, have ports, and have no port in common."""
-        is_allowed = self.shares and other.shares and bool(self.ports) and bool(other.ports)
-        return is_allowed and self.ports.isdisjoint(other.ports)
-
-
-class Usage:
-    """Who uses which address. Nothing is refused: what users wrote, or wrote twice, counts as it is."""
-
-    def __init__(self) -> None:
-        self._users: dict[Address, dict[str, User]] = {}
-        self._held: dict[str, tuple[User, frozenset[Address]]] = {}
-
-    def enter(self, user: User, addresses: Collection[Address]) -> frozenset[str]:
-        """Have a user use exactly these addresses; return the uids of others for whom that changes something."""
-        former, before = self._held.pop(user.uid, (user, frozenset[Address]()))
-        after = frozenset(addresses)
-        concerned = before ^ after if user == former else before | after
-        changed = {uid for each in concerned for uid in self._users.get(each, ())}
-        for address in before:
-            del self._users[address][user.uid]
-            if not self._users[address]:
-                del self._users[address]
-        for address in after:
-            self._users.setdefault(address, {})[user.uid] = user
-        if after:
-            self._held[user.uid] = user, after
-        return frozenset(changed - {user.uid})
-
-    def find_conflicting(self, address: Address, user: User) -> list[User]:
-        """Return the users of an address that `user` cannot share it with. IPv6 addresses are not shared."""
-        if address in DHCP_ADDRESSES:
-            return []
-        others = (each for each in self._users.get(address, {}).values() if each.uid != user.uid)
-        return [each for each in others if address.family is Family.IPV6 or not user.can_share_with(each)]
-
-    def is_free(self, address: Address, user: User) -> bool:
-        """Return whether no other user has an address."""
-        return self._users.get(address, {}).keys() <= {user.uid}
-
-    def addresses(self) -> Iterator[Address]:
-        """Iterate over the addresses that are in use."""
-        return iter(self._users)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +45,11 @@ class Refusal:
 
     reason: str
     message: str
+
+    def to_finding(self, *, has_address: bool) -> Finding:
+        """Return what the condition of a Service says of it."""
+        verdict = Verdict.TRUE if has_address else Verdict.FALSE
+        return Finding(verdict=verdict, reason=self.reason, message=self.message)
 
 
 def allocate(request: Request, pool: Pool | None, usage: Usage) -> tuple[Address, ...] | Refusal:
@@ -193,8 +135,3 @@ def refuse_asked(address: Address, families: Collection[Family], user: User, usa
     conflicting = usage.find_conflicting(address, user)
     message = f"Address {text} is in use by {name_users(conflicting)}. Use another address."
     return Refusal(reason="AddressInUse", message=message) if conflicting else None
-
-
-def name_users(users: list[User]) -> str:
-    """Return the names of users of an address for a message."""
-    return ", ".join(sorted(each.name for each in users)[:MOST_NAMED])

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
 
-from fipop.boundary import ApiFactory, Clock, end_process
+from fipop.api.service import ADDRESSES, FINALIZER
 from fipop.cloudprovider.controller import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
+from fipop.cloudprovider.leases import Leadership, StaleLeases
 from fipop.cloudprovider.metrics import API_REQUESTS, REGISTRY, ServiceSnapshot, render_services
+from fipop.cloudprovider.needs import build_released
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
-from fipop.cloudprovider.service import ADDRESSES, FINALIZER, build_released
-from fipop.cloudprovider.services import ServiceCache
-from fipop.cloudprovider.stale_leases import StaleLeases
 from fipop.errors import FipopError, StartError
+from fipop.interfaces import ApiFactory, Clock, end_process
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
 from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.metrics.gauges import Gauges, build_registry
 from fipop.runtime.http import ProbeServer
-from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
 
 logger = logging.getLogger(__name__)
@@ -76,7 +75,7 @@ class CloudProvider:
         self._process = Process(
             client=self._vital_client,
             read=partial(read, namespace=options.mode.namespace),
-            is_loaded=lambda: self._services.loaded.is_set(),
+            is_loaded=lambda: self._mode.services.loaded.is_set(),
         )
         self._events = EventRecorder(
             self._client,
@@ -84,7 +83,6 @@ class CloudProvider:
             component="fipop-cloud-provider",
             instance=options.identity,
         )
-        self._services = ServiceCache(self._client, random=random)
         self._leadership = Leadership(options, self._vital_client, clock=clock, random=random, end=end)
         self._mode = self._build_mode(random)
 
@@ -97,7 +95,7 @@ class CloudProvider:
         )
 
     def _build_mode(self, random: Random) -> ServiceController | KeepalivedMode:
-        options, parts = self._options, (self._client, self._services, self._events)
+        options, parts = self._options, (self._client, self._events)
         if isinstance(options.mode, KubevipOptions):
             return ServiceController(options, options.mode, self._leadership.check, *parts, random=random)
         return KeepalivedMode(options.mode, *parts, random=random)
@@ -115,8 +113,8 @@ class CloudProvider:
                 self._process.record_started()
                 await self._process.run_parts(
                     self._events.run(),
-                    self._mode.follow(),
-                    self._services.follow(),
+                    self._mode.config_map.follow(),
+                    self._mode.services.follow(),
                     # Last in, first out: its work stops before what it stands on.
                     self._leadership.run(self._lead),
                 )
@@ -129,7 +127,7 @@ class CloudProvider:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._mode.work(client))
             if self._options.delete_stale_leases:
-                group.create_task(StaleLeases(client, self._services).run())
+                group.create_task(StaleLeases(client, self._mode.services).run())
 
     def _snapshot(self) -> ServiceSnapshot:
         found = self._mode.snapshot() if self._leadership.is_leader else None
@@ -137,69 +135,6 @@ class CloudProvider:
 
     def _note_request(self, record: RequestRecord) -> None:
         API_REQUESTS.labels(record.verb, str(record.status)).inc()
-
-
-class Leadership:
-    """Holds all Leases of a provider, one after the other. A process that loses one ends."""
-
-    def __init__(
-        self,
-        options: ProviderOptions,
-        client: KubeClient,
-        *,
-        clock: Clock,
-        random: Random,
-        end: Callable[[], None] = end_process,
-    ) -> None:
-        self._electors = [
-            LeaderElector(
-                client,
-                namespace=each.namespace,
-                name=each.name,
-                identity=options.identity,
-                random=random,
-                times=options.lease_times,
-                clock=clock.boottime,
-                end=end,
-            )
-            for each in options.leases
-        ]
-        self._reading: asyncio.Task[bool] | None = None
-        self._next: asyncio.Task[bool] | None = None
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this process holds all Leases, as far as its clock can tell."""
-        return all(each.leads_for() for each in self._electors)
-
-    def describe_holders(self) -> str:
-        """Return which Leases others hold, as far as it is known."""
-        return ", ".join(
-            f"{each.place} is held by {each.holder}" for each in self._electors if each.is_foreign
-        )
-
-    async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Take the Leases, do `work`, and release them. Raises: StartError if one is lost."""
-        for elector in reversed(self._electors):
-            work = partial(elector.lead, work)
-        await work()
-
-    async def check(self) -> bool:
-        """Read all Leases; return whether this process holds them. Raises: ApiError.
-
-        The reading begins after the call. Calls that come while one is under way share the next one.
-        """
-        if self._next is None:
-            self._next = asyncio.create_task(self._check_after(self._reading))
-            # If all callers are cancelled, this retrieves the error: asyncio would log it otherwise.
-            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(self._next)
-
-    async def _check_after(self, former: asyncio.Task[bool] | None) -> bool:
-        if former is not None and not former.done():
-            await asyncio.wait([former])
-        self._reading, self._next = self._next, None
-        return all([await each.is_ours() for each in self._electors])
 
 
 async def release_services(

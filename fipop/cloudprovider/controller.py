@@ -1,7 +1,7 @@
 """Brings each Service of type LoadBalancer to its addresses, from the ConfigMap `kubevip`.
 
 Why no address is assigned twice. Only the leader assigns. It chooses from all that Services carry and from its own
-writes under way (`_pending`), then reads its Leases, and writes the Service tested on the version that it chose for. A
+writes under way (`Cluster`), then reads its Leases, and writes the Service tested on the version that it chose for. A
 write without an answer stays under way until the Service has another version: by then it was done, or fails.
 
 A former leader may have such a write under way, too, however long it was frozen. So a new leader lists all Services
@@ -17,52 +17,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any, TypeAlias
 
-from fipop.api.codec import format_time
 from fipop.api.objects import read_metadata
-from fipop.boundary import loop_time
-from fipop.cloudprovider.allocate import (
-    DHCP_ADDRESSES,
-    Refusal,
-    Request,
-    Usage,
-    User,
-    allocate,
-    refuse_asked,
-)
-from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
+from fipop.api.service import Service
+from fipop.cloudprovider.allocate import Refusal, Request, allocate, refuse_asked
+from fipop.cloudprovider.caches import SOON, ConfigMapCache, Machines, ServiceCache
+from fipop.cloudprovider.cluster import Cluster, UnderWay
 from fipop.cloudprovider.fence import Fence
-from fipop.cloudprovider.metrics import ASSIGNMENT_SECONDS, ASSIGNMENTS, PoolSample, ServiceSnapshot
-from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
-from fipop.cloudprovider.pools import PoolKeys
-from fipop.cloudprovider.problems import find_problems
-from fipop.cloudprovider.rewrites import Rewrites
-from fipop.cloudprovider.service import (
+from fipop.cloudprovider.metrics import ASSIGNMENT_SECONDS, ASSIGNMENTS, ServiceSnapshot
+from fipop.cloudprovider.needs import (
     Need,
-    Service,
     build_assigned,
+    build_assigned_finding,
     build_cleared,
     build_copied,
     build_released,
     build_taken_over,
-    build_told,
-    find_asked,
     find_manager,
-    find_need,
+    is_assigned,
     list_changed,
-    refer_to,
 )
-from fipop.cloudprovider.services import Machines, ServiceCache
+from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
+from fipop.cloudprovider.pools import PoolKeys
+from fipop.cloudprovider.problems import find_problems
+from fipop.cloudprovider.reporter import Reporter
+from fipop.cloudprovider.rewrites import Rewrites
 from fipop.cloudprovider.sticky import StickyAddresses
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.guests.config_map import read_applied
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient
@@ -74,17 +63,11 @@ from fipop.texts import clean
 
 logger = logging.getLogger(__name__)
 
-SOON = RetryAfter(0.05)
-"""Until the watch has shown what a read showed already."""
 MACHINES_SECONDS = 300.0
 """Between two lists of nodes."""
 BEGIN_RETRY_SECONDS = 1.0
 NOT_LEADING = "NotLeading"
-_WAITS = "waits"
-"""The Warning of a Service that waits, in what is remembered of it."""
 
-Told: TypeAlias = tuple[str, str, str]
-"""Status, reason and message of a condition."""
 Rewrite: TypeAlias = Callable[[JsonView], dict[str, Any]]
 """Returns a Service as it should be."""
 
@@ -95,8 +78,6 @@ class _Memory:
 
     waiting_since: float | None = None
     """When it was first seen without an address."""
-    warned: dict[str, str] = field(default_factory=dict)
-    """The message of the last Warning, by reason; why the Service waits, by _WAITS."""
     rewrites: Rewrites = field(default_factory=Rewrites)
 
 
@@ -113,204 +94,120 @@ class ServiceController:
         mode: KubevipOptions,
         check_leads: Callable[[], Awaitable[bool]],
         client: KubeClient,
-        services: ServiceCache,
         events: EventRecorder,
         *,
         random: Random,
     ) -> None:
-        self._classes = mode.classes
-        self._identity = options.identity
+        self.services = ServiceCache(client, self._service_changed, random=random)
+        self.config_map = ConfigMapCache(
+            client, self._keys_changed, namespace=mode.namespace, name=mode.config_map, random=random
+        )
         self._writes_at_once = options.writes_at_once
         self._check_leads = check_leads
         self._client = client
-        self._services = services
         self._events = events
-        self._config_map = ConfigMapFollower(
-            client=client,
-            namespace=mode.namespace,
-            name=mode.config_map,
-            take=self._keys_changed,
-            random=random,
-        )
-        self._keys = PoolKeys({})
+        self._cluster = Cluster(classes=mode.classes, identity=options.identity)
+        self._machines = Machines()
         self._sticky = StickyAddresses(namespace=mode.namespace, events=events)
-        self._said: Mapping[str, str] = {}
+        self._reporter = Reporter(self.services, events)
+        self._key_texts: Mapping[str, str] = {}
         """What was said last about a key."""
         self._is_working = False
-        self._machine_uids: frozenset[str] = frozenset()
-        self._usage = Usage()
-        self._pending: dict[str, tuple[str, frozenset[Address]]] = {}
-        """Writes under way: by uid, the version that they are tested on, and their addresses."""
         self._memory: dict[str, _Memory] = {}
         self._waiting: dict[Name, str] = {}
         """Why Services wait."""
         self._refused: set[Name] = set()
         """The Services that wait since the API server refuses to have them written; the queue retries them."""
         self._fence = Fence(
-            services,
-            identity=options.identity,
-            is_open=self._is_open,
-            refused=self._warn_of_refused_stamp,
-            lowered=self._add_names,
+            self.services, self._cluster, self._reporter, identity=options.identity, lowered=self._add_names
         )
         self._queue: WorkQueue[Name] = WorkQueue(name="services", random=random)
 
     async def load(self) -> None:
         """Read the ConfigMap. Raises: ApiError."""
-        await self._config_map.load()
-
-    def follow(self) -> Coroutine[Any, Any, None]:
-        """Keep up with the ConfigMap, for ever."""
-        return self._config_map.follow()
+        await self.config_map.load()
 
     async def work(self, client: KubeClient) -> None:
         """Serve Services until cancelled; `client` writes only while this replica leads."""
-        self._client, machines = client, Machines(client)
-        await self._services.loaded.wait()
-        self._services.listeners.append(self._service_changed)
+        self._client = client
+        await self.services.loaded.wait()
+        self._is_working = True
         try:
-            await _repeat(partial(self._services.load, client))
-            await _repeat(partial(self._read_machines, machines))
-            if self._keys.sticky_seconds:
+            await _repeat(partial(self.services.load, client))
+            await _repeat(self._read_machines)
+            if self._cluster.keys.sticky_seconds:
                 await _repeat(partial(self._sticky.load, client))
-            # Those of now: they can have changed since the lists were asked for.
-            self._is_working = True
-            self._take_keys()
-            self._fence.build(self._keys.pool_of)
+            self._enter_all()
+            self._fence.build()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._fence.lower(client, concurrency=self._writes_at_once))
                 group.create_task(self._queue.run(self.reconcile, concurrency=self._writes_at_once))
-                group.create_task(self._follow_machines(machines))
+                group.create_task(self._follow_machines())
                 group.create_task(self._sticky.follow(client))
         finally:
             self._is_working = False
-            self._services.listeners.remove(self._service_changed)
-
-    def _keys_changed(self, found: ConfigMap | None) -> None:
-        data = as_mapping(found.get("data")) if found is not None else {}
-        applied = read_applied(found)
-        self._keys = PoolKeys({key: str(value) for key, value in data.items()}, applied)
-        problems, oddities = self._keys.problems(), self._keys.oddities()
-        for said, reason in ((problems, "KeyInvalid"), (oddities, "KeyUnusual")):
-            for key, text in said.items():
-                if found is not None and self._said.get(key) != text:
-                    logger.warning("Key is invalid or unusual", extra={"key": key, "problem": text})
-                    about = reference_to(CONFIG_MAPS, read_metadata(found))
-                    self._events.record(about, EventType.WARNING, reason, text)
-        self._said = {**oddities, **problems}
-        if self._is_working:
-            self._take_keys()
-
-    def _take_keys(self) -> None:
-        """Have Services that wait served at once; one that has an address keeps it."""
-        for service in self._services.store.all():
-            self._enter(service)
-        self._add(self._services.store.all())
-
-    async def _follow_machines(self, machines: Machines) -> None:
-        while True:
-            await asyncio.sleep(MACHINES_SECONDS)
-            try:
-                await self._read_machines(machines)
-            except ApiError as error:
-                logger.warning("Could not list nodes", extra={"error": str(error)})
-
-    async def _read_machines(self, machines: Machines) -> None:
-        found = await machines.list()
-        for uid in self._machine_uids - found.keys():
-            self._look_again(self._usage.enter(User(uid=uid, name=uid), ()))
-        for user, addresses in found.values():
-            self._look_again(self._usage.enter(user, addresses))
-        self._machine_uids = frozenset(found)
-        self._add_names(self._waiting)
-
-    def _service_changed(self, change: Change[Service]) -> None:
-        """Take in what became of a Service."""
-        old, new = change.old, change.new
-        if old is not None and (new is None or new.uid != old.uid):
-            self._pending.pop(old.uid, None)
-            self._memory.pop(old.uid, None)
-            self._look_again(self._usage.enter(self._build_user(old), ()))
-            if old.is_assigned and self._keys.sticky_seconds:
-                self._sticky.remember(old, self._client.server_now())
-        if new is not None:
-            self._enter(new)
-        self._add([change.latest])
-        if old is not None and (new is None or old.used - new.used or old.ports - new.ports):
-            self._add_names(self._waiting)
-
-    def _is_open(self, service: Service) -> bool:
-        """Return whether a Service lacks an address that its pool could assign, or asks for another one."""
-        if find_need(service, self._classes) is not Need.ASSIGN or service.leader == self._identity:
-            return False
-        request, pool = self._build_request(service), self._keys.pool_of(service.namespace)
-        if request.asked is not None or not request.kept:
-            return True
-        served = set(Family if pool is None or pool.problem or pool.dhcp else pool.families)
-        lacking = served.intersection(request.needed) - {each.family for each in request.kept}
-        return bool(lacking) and not any(each in DHCP_ADDRESSES for each in request.kept)
-
-    def _warn_of_refused_stamp(self, service: Service) -> None:
-        text = "The API server refuses writes of this Service. Allow fipop to update its status."
-        self._warn(service, "SyncLoadBalancerFailed", text)
 
     # What a Service needs
 
     async def reconcile(self, name: Name) -> RetryAfter | None:
         """Do what a Service needs."""
-        service = self._services.store.get(*name)
+        service = self.services.store.get(*name)
         self._refused.discard(name)
-        need = find_need(service, self._classes) if service is not None else Need.NOTHING
+        need = self._cluster.find_need(service) if service is not None else Need.NOTHING
         if need not in (Need.ASSIGN, Need.COPY):
             self._waiting.pop(name, None)
         if service is None:
             return None
-        self._check(service)
-        if need is Need.ASSIGN:
-            return await self._assign(service)
-        if need is Need.COPY:
-            return await self._copy(service)
-        if need is not Need.NOTHING:
-            interface = self._keys.interface_of(service.namespace)
-            changes: dict[Need, Rewrite] = {
-                Need.TAKE_OVER: build_taken_over,
-                Need.CLEAR: partial(build_cleared, interface=interface),
-                Need.RELEASE: build_released,
-            }
-            return await self._write(service, changes[need], is_followed=service.is_deleting)
-        return await self._tell(service, None) if service.told and not service.is_deleting else None
+        if self._cluster.is_served(service):
+            user, usage, keys = self._cluster.build_user(service), self._cluster.usage, self._cluster.keys
+            self._reporter.report_problems(service, find_problems(service, user, usage, keys))
+        match need:
+            case Need.ASSIGN:
+                return await self._assign(service)
+            case Need.COPY:
+                return await self._copy(service)
+            case Need.TAKE_OVER:
+                return await self._write(service, build_taken_over)
+            case Need.CLEAR:
+                interface = self._cluster.keys.interface_of(service.namespace)
+                return await self._write(service, partial(build_cleared, interface=interface))
+            case Need.RELEASE:
+                return await self._write(service, build_released, is_followed=service.is_deleting)
+            case Need.NOTHING:
+                return None if service.is_deleting else await self._show_if_waited(service, ())
 
     async def _assign(self, service: Service) -> RetryAfter | None:
         memory = self._remember(service)
         if not service.annotation and memory.waiting_since is None:
             memory.waiting_since = loop_time()
-        pool, request = self._keys.pool_of(service.namespace), self._build_request(service)
-        if (
-            pool is None
-            and not request.kept
-            and request.asked is None
-            and await self._config_map.create_if_missing()
-        ):
+        pool, request = self._cluster.keys.pool_of(service.namespace), self._build_request(service)
+        is_poolless = pool is None and not request.kept and request.asked is None
+        if is_poolless and await self.config_map.create_if_missing():
             return SOON
         is_invalid = service.is_as_noted and service.request and service.requested is None
-        answer = _refuse_invalid(service) if is_invalid else allocate(request, pool, self._usage)
+        answer = _refuse_invalid(service) if is_invalid else allocate(request, pool, self._cluster.usage)
         if isinstance(answer, Refusal):
             return await self._refuse(service, answer)
         is_from_pool = not {*request.kept, request.asked} >= set(answer)
         if is_from_pool and self._fence.holds_back(service, pool):
             return None
         self._waiting.pop(service.key, None)
-        is_done = answer == service.annotated and service.requested == answer[0] and service.has_finalizer
-        if not is_done:
-            again = await self._write_addresses(service, answer, is_followed=request.asked is not None)
-            if again is None:
-                ASSIGNMENTS.labels("assigned").inc()
-            if again is None and memory.waiting_since is not None:
+        if answer == service.annotated and service.requested == answer[0] and service.has_finalizer:
+            return await self._show_if_waited(service, answer)
+        again = await self._write_addresses(service, answer, is_followed=request.asked is not None)
+        if again is None:
+            ASSIGNMENTS.labels("assigned").inc()
+            if memory.waiting_since is not None:
                 ASSIGNMENT_SECONDS.observe(loop_time() - memory.waiting_since)
                 memory.waiting_since = None
-            return again
-        text = f"Assigned {', '.join(map(format_address, answer))}."
-        return await self._tell(service, ("True", "Assigned", text)) if service.told else None
+        return again
+
+    def _build_request(self, service: Service) -> Request:
+        now, seconds = self._client.server_now(), self._cluster.keys.sticky_seconds
+        is_new = not service.annotation and seconds
+        return self._cluster.build_request(
+            service, self._sticky.find(service, now, seconds) if is_new else ()
+        )
 
     async def _copy(self, service: Service) -> RetryAfter | None:
         """Copy `spec.loadBalancerIP` to the annotation; if it changed, only if no other Service has the address."""
@@ -320,8 +217,8 @@ class ServiceController:
             refusal: Refusal | None = _refuse_invalid(service)
             if service.requested is not None:
                 # Its user alone decides, also about the family.
-                user = self._build_user(service)
-                refusal = refuse_asked(service.requested, list(Family), user, self._usage)
+                user = self._cluster.build_user(service)
+                refusal = refuse_asked(service.requested, list(Family), user, self._cluster.usage)
             if refusal is not None:
                 return await self._refuse(service, refusal)
         self._waiting.pop(service.key, None)
@@ -335,27 +232,15 @@ class ServiceController:
         if service.is_as_noted and not service.is_marked and not service.request:
             # Its user took its own address off: it does not keep it until it gets another one.
             return await self._write(service, partial(build_cleared, interface=None)) or SOON
-        status = "True" if service.annotation else "False"
-        return await self._tell(service, (status, refusal.reason, refusal.message))
+        finding = refusal.to_finding(has_address=bool(service.annotation))
+        return await self._reporter.show(self._client, service, finding)
 
-    def _build_request(self, service: Service) -> Request:
-        asked = find_asked(service)
-        _, under_way = self._pending.get(service.uid, ("", frozenset()))
-        # One whose user took `spec.loadBalancerIP` off, from which the annotation was made, begins again.
-        is_fresh = service.is_as_noted and not service.is_marked
-        kept = () if is_fresh else service.annotated
-        former = () if is_fresh else (*service.noted, *service.announced)
-        if not service.annotation and self._keys.sticky_seconds:
-            now = self._client.server_now()
-            former += self._sticky.find(service, now, self._keys.sticky_seconds)
-        return Request(
-            user=self._build_user(service),
-            policy=service.policy,
-            families=service.families,
-            kept=tuple(each for each in kept if asked is None or each.family is not asked.family),
-            preferred=(*sorted(under_way), *former),
-            asked=asked,
-        )
+    async def _show_if_waited(self, service: Service, addresses: tuple[Address, ...]) -> RetryAfter | None:
+        """Have the condition of a Service that waited name its addresses; without any it goes."""
+        if service.finding is None:
+            return None
+        finding = build_assigned_finding(addresses) if addresses else None
+        return await self._reporter.show(self._client, service, finding)
 
     # What is written
 
@@ -363,35 +248,33 @@ class ServiceController:
         self, service: Service, addresses: tuple[Address, ...], *, is_followed: bool
     ) -> RetryAfter | None:
         """Write addresses into a Service. From the choice on, without a pause, they are in use."""
-        version, under_way = self._pending.get(service.uid, ("", frozenset[Address]()))
-        self._pending[service.uid] = service.version, under_way.union(addresses)
-        self._enter(service)
+        before = self._cluster.find_writes(service)
+        writes = UnderWay(service.version, before.addresses.union(addresses))
+        self._add_uids(self._cluster.put_writes(service, writes))
+        pool = self._cluster.keys.pool_of(service.namespace)
         is_new = not set(addresses) <= set(service.annotated)
-        interface = self._keys.interface_of(service.namespace) if is_new else None
+        interface = self._cluster.keys.interface_of(service.namespace) if is_new else None
         change = partial(build_assigned, addresses=addresses, interface=interface)
         try:
             again = await self._write(service, change, is_followed=is_followed)
         except ApiError as error:
             if not isinstance(error, UnavailableError) or error.is_unsent:
-                self._set_pending(service, version, under_way)
+                self._take_back(service, before)
             raise
         if again is not None:
-            self._set_pending(service, version, under_way)
+            self._take_back(service, before)
         elif is_new:
-            pool = self._keys.pool_of(service.namespace)
-            text = f"Assigned {', '.join(map(format_address, addresses))}"
-            if pool is not None and any(each in pool.addresses for each in addresses):
-                text += f" from key {pool.key}"
-            self._events.record(refer_to(service), EventType.NORMAL, "AddressAssigned", f"{text}.")
+            is_from_pool = pool is not None and any(each in pool.addresses for each in addresses)
+            source = f" from key {pool.key}" if pool is not None and is_from_pool else ""
+            text = f"Assigned {', '.join(map(format_address, addresses))}{source}."
+            self._reporter.report_assigned(service, text)
         return again
 
-    def _set_pending(self, service: Service, version: str, addresses: frozenset[Address]) -> None:
-        """Take back that addresses are under way, as nothing was sent: what was before that may be so still."""
-        if service.uid in self._pending:
-            self._pending[service.uid] = version, addresses
-            known = self._services.store.by_uid(service.uid)
-            if known is not None:
-                self._enter(known)
+    def _take_back(self, service: Service, before: UnderWay) -> None:
+        """Take back that a write is under way, as nothing was sent: what was before that may be so still."""
+        known = self.services.store.by_uid(service.uid)
+        if known is not None and self._cluster.find_writes(service).version:
+            self._add_uids(self._cluster.put_writes(known, before))
 
     async def _write(
         self, service: Service, change: Rewrite, *, is_followed: bool = False
@@ -404,7 +287,7 @@ class ServiceController:
         rewrites = self._remember(service).rewrites
         if not is_followed and rewrites.left_seconds(loop_time()):
             return RetryAfter(rewrites.left_seconds(loop_time()))
-        live = await self._services.get(self._client, *service.key, service.uid)
+        live = await self.services.get(self._client, service)
         if live is None:
             return None
         if live["metadata"]["resourceVersion"] != service.version:
@@ -415,19 +298,19 @@ class ServiceController:
         pause_seconds = rewrites.pause_seconds(rewritten, loop_time()) if rewritten else 0.0
         if pause_seconds:
             if rewrites.pauses == 1:
-                self._warn_of_another(service, find_manager(live), rewritten)
+                self._reporter.report_other_writer(service, find_manager(live), rewritten)
             return RetryAfter(pause_seconds)
         if not await self._check_leads():
             raise UnavailableError(f"replace {SERVICES.kind}", reason=NOT_LEADING, is_unsent=True)
         try:
-            await self._services.replace(self._client, body)
+            await self.services.replace(self._client, body)
         except (ConflictError, NotFoundError):
             return SOON
         except ApiError as error:
             if error.is_refusal:
                 await self._report_refusal(service, error)
             raise
-        self._remember(service).warned.pop(_WAITS, None)
+        self._reporter.report_written(service)
         rewrites.note(fields, rewritten, loop_time())
         logger.info("Wrote Service", extra={"service": "/".join(service.key)})
         return None
@@ -435,96 +318,83 @@ class ServiceController:
     async def _report_refusal(self, service: Service, error: ApiError) -> None:
         """Report that a Service cannot be written: by a Warning, and by the condition if it waits for an address."""
         if not service.is_load_balancer or service.is_ignored or service.is_deleting:
-            self._warn(service, "SyncLoadBalancerFailed", error.explain(), about=_WAITS)
+            self._reporter.report_unwritable(service, error.explain())
             return
         self._refused.add(service.key)
-        told = "True" if service.annotation else "False", WRITE_REFUSED, error.explain()
-        if service.told != told:
+        refusal = Refusal(reason=WRITE_REFUSED, message=error.explain())
+        finding = refusal.to_finding(has_address=bool(service.annotation))
+        if service.finding != finding:
             ASSIGNMENTS.labels(WRITE_REFUSED).inc()
         with suppress(ApiError):  # the Warning remains
-            await self._tell(service, told)
+            await self._reporter.show(self._client, service, finding)
 
-    async def _tell(self, service: Service, told: Told | None) -> RetryAfter | None:
-        """Write the condition if it says something new, and before it a Warning if the Service waits."""
-        if service.told == told:
-            return None
-        if told is not None and told[1] != "Assigned":
-            _, reason, message = told
-            event = reason if reason in ("AddressInUse", "InvalidAddress") else "SyncLoadBalancerFailed"
-            self._warn(service, event, message, about=_WAITS)
-        else:
-            self._remember(service).warned.pop(_WAITS, None)
-        live = await self._services.get(self._client, *service.key, service.uid)
-        if live is None:
-            return None
-        try:
-            body = build_told(live, told, format_time(self._client.server_now()))
-            await self._services.replace(self._client, body, subresource="status")
-        except (ConflictError, NotFoundError):
-            return SOON
-        return None
+    # What changes
 
-    # What is warned of
-
-    def _check(self, service: Service) -> None:
-        """Warn once of what is wrong with the addresses that a Service has."""
-        is_served = service.is_load_balancer and service.class_name in self._classes
-        if is_served and not service.is_deleting and not service.is_ignored:
-            problems = find_problems(service, self._build_user(service), self._usage, self._keys)
-            for reason, text in problems.items():
-                self._warn(service, reason, text)
-
-    def _warn_of_another(self, service: Service, manager: str, fields: frozenset[str]) -> None:
-        who = f"Field manager {clean(manager, 63)}" if manager else "An unknown writer"
-        text = (
-            f"{who} changes {', '.join(sorted(fields))} of the Service again and again. fipop waits 10 s before "
-            "it writes that again, and twice as long each time. Stop the other writer."
-        )
-        self._warn(service, "AnotherController", text)
-
-    def _warn(self, service: Service, reason: str, text: str, *, about: str = "") -> None:
-        """Record a Warning if it says something new `about` this; about its reason if nothing is given."""
-        memory = self._memory.get(service.uid) if not text else self._remember(service)
-        if memory is None:
+    def _service_changed(self, change: Change[Service]) -> None:
+        """Take in what became of a Service."""
+        if not self._is_working:
             return
-        if text and text != memory.warned.get(about or reason):
-            logger.warning(
-                "Service has a problem",
-                extra={"service": "/".join(service.key), "reason": reason, "why": text},
-            )
-            self._events.record(refer_to(service), EventType.WARNING, reason, text)
-        memory.warned[about or reason] = text
+        old, new = change.old, change.new
+        if old is not None and (new is None or new.uid != old.uid):
+            self._memory.pop(old.uid, None)
+            self._reporter.forget(old)
+            self._add_uids(self._cluster.remove(old))
+            if is_assigned(old) and self._cluster.keys.sticky_seconds:
+                self._sticky.remember(old, self._client.server_now())
+        if new is not None:
+            self._add_uids(self._cluster.enter(new))
+        self._add([change.latest])
+        if old is not None and (new is None or old.used - new.used or old.ports - new.ports):
+            self._add_names(self._waiting)
 
-    # What is known
+    def _keys_changed(self, found: JsonView | None) -> None:
+        data = as_mapping(found.get("data")) if found is not None else {}
+        keys = PoolKeys({key: str(value) for key, value in data.items()}, read_applied(found))
+        problems, oddities = keys.problems(), keys.oddities()
+        for texts, reason in ((problems, "KeyInvalid"), (oddities, "KeyUnusual")):
+            for key, text in texts.items():
+                if found is not None and self._key_texts.get(key) != text:
+                    logger.warning("Key is invalid or unusual", extra={"key": key, "problem": text})
+                    about = reference_to(CONFIG_MAPS, read_metadata(found))
+                    self._events.record(about, EventType.WARNING, reason, text)
+        self._key_texts = {**oddities, **problems}
+        self._cluster.keys = keys
+        if self._is_working:
+            self._enter_all()
+
+    def _enter_all(self) -> None:
+        """Have Services that wait served at once; one that has an address keeps it."""
+        for service in self.services.store.all():
+            self._add_uids(self._cluster.enter(service))
+        self._add(self.services.store.all())
+
+    async def _follow_machines(self) -> None:
+        while True:
+            await asyncio.sleep(MACHINES_SECONDS)
+            try:
+                await self._read_machines()
+            except ApiError as error:
+                logger.warning("Could not list nodes", extra={"error": str(error)})
+
+    async def _read_machines(self) -> None:
+        self._add_uids(self._cluster.enter_machines(await self._machines.read(self._client)))
+        self._add_names(self._waiting)
 
     def _remember(self, service: Service) -> _Memory:
         return self._memory.setdefault(service.uid, _Memory())
 
-    def _enter(self, service: Service) -> None:
-        """Bring the usage up to date: what a Service carries, and what is under way for it."""
-        version, under_way = self._pending.get(service.uid, ("", frozenset()))
-        if version != service.version:
-            self._pending.pop(service.uid, None)
-            under_way = frozenset()
-        self._look_again(
-            self._usage.enter(self._build_user(service), service.used | under_way - {*DHCP_ADDRESSES})
-        )
-
-    def _build_user(self, service: Service) -> User:
-        shares = self._keys.allows_sharing(service.namespace)
-        name = f"Service {'/'.join(service.key)}"
-        return User(uid=service.uid, name=name, ports=service.ports, shares=shares)
-
-    def _look_again(self, uids: Iterable[str]) -> None:
-        self._add(filter(None, map(self._services.store.by_uid, uids)))
+    def _add_uids(self, uids: Iterable[str]) -> None:
+        self._add(filter(None, map(self.services.store.by_uid, uids)))
 
     def _add_names(self, names: Iterable[Name]) -> None:
-        self._add(filter(None, (self._services.store.get(*name) for name in names)))
+        self._add(filter(None, (self.services.store.get(*name) for name in names)))
 
     def _add(self, services: Iterable[Service]) -> None:
         """Have Services reconciled, the oldest first."""
         for service in sorted(services, key=lambda each: (each.created, each.key)):
             self._queue.add(service.key)
+
+    # What the metrics show
 
     def snapshot(self) -> ServiceSnapshot | None:
         """Return what the metrics show; None while this replica does not work."""
@@ -533,21 +403,11 @@ class ServiceController:
             return None
         return ServiceSnapshot(
             leading=True,
-            pools=tuple(self._sample_pools()),
+            pools=tuple(self._cluster.sample_pools()),
             waiting=len(self._waiting.keys() | self._refused),
             paused=sum(each.rewrites.left_seconds(now) > 0 for each in self._memory.values()),
-            bad_keys=len(self._keys.problems()),
+            bad_keys=len(self._cluster.keys.problems()),
         )
-
-    def _sample_pools(self) -> Iterable[PoolSample]:
-        taken = {family: sorted(v for f, v in self._usage.addresses() if f is family) for family in Family}
-        for each in self._keys.pools:
-            for family in each.families:
-                addresses, values = each.addresses.of(family), taken[family]
-                spans = ((one.first, one.last) for one in addresses.intervals)
-                near = (values[bisect_left(values, low) : bisect_right(values, high)] for low, high in spans)
-                used = len({value for some in near for value in some if value in addresses})
-                yield PoolSample(key=each.key, family=family.label, total=addresses.count, used=used)
 
 
 async def _repeat(step: Callable[[], Awaitable[None]]) -> None:

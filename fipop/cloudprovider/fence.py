@@ -13,11 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
-from fipop.boundary import loop_time
+from fipop.api.service import Service
+from fipop.cloudprovider.caches import ServiceCache
+from fipop.cloudprovider.cluster import Cluster
+from fipop.cloudprovider.needs import build_stamped
 from fipop.cloudprovider.pools import Pool
-from fipop.cloudprovider.service import Service, build_stamped
-from fipop.cloudprovider.services import ServiceCache
+from fipop.cloudprovider.reporter import Reporter
 from fipop.errors import ApiError, ConflictError, NotFoundError
+from fipop.interfaces import loop_time
 from fipop.ipam.intervals import AddressSet
 from fipop.kube.client import KubeClient
 from fipop.runtime.store import Name
@@ -31,23 +34,22 @@ REFUSED_SECONDS, RETRY_SECONDS = 60.0, 1.0
 class Fence:
     """Stands around the pools of Services that are not stamped yet.
 
-    `is_open` returns whether an address can still be written into a Service by a former leader. `refused` is called
-    with a Service whose stamp the API server refuses, `lowered` with the Services that waited for a pool.
+    `lowered` is called with the Services that waited for a pool.
     """
 
     def __init__(
         self,
         services: ServiceCache,
+        cluster: Cluster,
+        reporter: Reporter,
         *,
         identity: str,
-        is_open: Callable[[Service], bool],
-        refused: Callable[[Service], None],
         lowered: Callable[[Iterable[Name]], None],
     ) -> None:
         self._services = services
+        self._cluster = cluster
+        self._reporter = reporter
         self._identity = identity
-        self._is_open = is_open
-        self._refused = refused
         self._lowered = lowered
         self._due: list[tuple[Service, AddressSet]] = []
         self._left: Counter[AddressSet] = Counter()
@@ -55,10 +57,10 @@ class Fence:
         self._behind: set[Name] = set()
         """The Services that wait for that."""
 
-    def build(self, find_pool: Callable[[str], Pool | None]) -> None:
-        """Put it around the pool of every Service that is open; `find_pool` returns that of a namespace."""
-        for service in filter(self._is_open, self._services.store.all()):
-            pool = find_pool(service.namespace)
+    def build(self) -> None:
+        """Put it around the pool of every Service into which a former leader could still write an address."""
+        for service in filter(self._cluster.is_open, self._services.store.all()):
+            pool = self._cluster.keys.pool_of(service.namespace)
             self._due.append((service, pool.addresses if pool is not None else AddressSet()))
         self._left.update(pool for _, pool in self._due)
 
@@ -92,7 +94,8 @@ class Fence:
                 elif refused_since is None:
                     refused_since = loop_time()
                 elif loop_time() - refused_since >= REFUSED_SECONDS:
-                    self._refused(service)
+                    text = "The API server refuses writes of this Service. Allow fipop to update its status."
+                    self._reporter.warn(service, "SyncLoadBalancerFailed", text)
                     break
                 fields = {"service": "/".join(service.key), "error": str(error)}
                 logger.info("Could not stamp Service, retrying", extra=fields)
@@ -105,9 +108,9 @@ class Fence:
 
     async def _stamp(self, client: KubeClient, service: Service) -> bool:
         """Change the version of a Service; return True if a write that was sent earlier can only fail now."""
-        live = await self._services.get(client, *service.key, service.uid)
+        live = await self._services.get(client, service)
         known = self._services.store.by_uid(service.uid)
-        if live is None or known is None or not self._is_open(known):
+        if live is None or known is None or not self._cluster.is_open(known):
             return True
         try:
             await self._services.replace(client, build_stamped(live, self._identity), subresource="status")

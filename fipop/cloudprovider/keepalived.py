@@ -11,26 +11,25 @@ import asyncio
 import ipaddress
 import json
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
-from typing import Any
 
 from fipop.api.codec import format_time
 from fipop.api.objects import read_metadata
+from fipop.api.service import Service
 from fipop.cloudprovider.allocate import Refusal
-from fipop.cloudprovider.config_map import ConfigMap, ConfigMapFollower
+from fipop.cloudprovider.caches import SOON, ConfigMapCache, ServiceCache
 from fipop.cloudprovider.metrics import ASSIGNMENTS, ServiceSnapshot
-from fipop.cloudprovider.service import Service, build_told, refer_to
-from fipop.cloudprovider.services import ServiceCache
+from fipop.cloudprovider.needs import build_assigned_finding, build_found
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address, parse_addresses
 from fipop.ipam.errors import IpamError
 from fipop.jsons import Json, JsonView, as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
-from fipop.kube.resources import CONFIG_MAPS
+from fipop.kube.resources import CONFIG_MAPS, SERVICES
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter, WorkQueue
 from fipop.texts import clean
@@ -39,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 PLAN = "k8s.co/cloud-provider-config"
 """The annotation of the ConfigMap."""
-SOON = RetryAfter(0.05)
 ALL = "services"
 """The one key of the work queue: all Services are planned together."""
 EVERY_SECONDS = 300.0
@@ -289,31 +287,22 @@ class KeepalivedMode:
         self,
         options: KeepalivedOptions,
         client: KubeClient,
-        services: ServiceCache,
         events: EventRecorder,
         *,
         random: Random,
     ) -> None:
-        self._options = options
-        self._services = services
-        self._events = events
-        self._follower = ConfigMapFollower(
-            client=client,
-            namespace=options.namespace,
-            name=options.config_map,
-            take=self._plan_again,
-            random=random,
+        self.services = ServiceCache(client, self._plan_again, random=random)
+        self.config_map = ConfigMapCache(
+            client, self._plan_again, namespace=options.namespace, name=options.config_map, random=random
         )
+        self._options = options
+        self._events = events
         self._queue = WorkQueue[str](name="keepalived", random=random)
         self._client: KubeClient | None = None
         self._refused: frozenset[tuple[str, Refusal]] = frozenset()
 
     async def load(self) -> None:
         """Nothing is needed before the first plan."""
-
-    def follow(self) -> Coroutine[Any, Any, None]:
-        """Keep up with the ConfigMap, for ever."""
-        return self._follower.follow()
 
     def snapshot(self) -> ServiceSnapshot | None:
         """Return what the metrics show; None while this replica does not work."""
@@ -322,17 +311,15 @@ class KeepalivedMode:
 
     async def work(self, client: KubeClient) -> None:
         """Serve Services until cancelled."""
-        await self._services.loaded.wait()
+        await self.services.loaded.wait()
         self._client = client
-        self._services.listeners.append(self._plan_again)
         try:
             self._queue.add(ALL)
             await self._queue.run(self._reconcile, concurrency=1)
         finally:
-            self._services.listeners.remove(self._plan_again)
             self._client = None
 
-    def _plan_again(self, _change: Change[Service] | ConfigMap | None) -> None:
+    def _plan_again(self, _change: Change[Service] | JsonView | None) -> None:
         if self._client is not None:
             self._queue.add(ALL)
 
@@ -341,9 +328,7 @@ class KeepalivedMode:
         assert self._client is not None
         client = self._client
         config_map = await self._read(client)
-        served = [
-            each for each in self._services.store.all() if each.is_load_balancer and not each.class_name
-        ]
+        served = [each for each in self.services.store.all() if each.is_load_balancer and not each.class_name]
         try:
             plan = make_plan(
                 config_map,
@@ -397,14 +382,14 @@ class KeepalivedMode:
                 continue
             live = None
             if each.namespace and each.name:
-                live = await self._services.get(client, each.namespace, each.name, each.uid)
+                live = await self.services.get(client, each)
             if live is None or live["spec"].get("type") != "LoadBalancer":
                 gone.add(each.uid)
         return frozenset(gone)
 
     async def _show_all(self, client: KubeClient, served: Iterable[Service], plan: Plan) -> ApiError | None:
         """Have the statuses of Services follow the plan, and report who waits; return what kept one from that."""
-        left = (each for each in self._services.store.all() if not each.is_load_balancer and each.told)
+        left = (each for each in self.services.store.all() if not each.is_load_balancer and each.finding)
         shown = [*served, *(each for each in left if not each.class_name)]
         waiting, slots = plan.waiting, asyncio.Semaphore(STATUSES_AT_ONCE)
         showing = (
@@ -426,21 +411,21 @@ class KeepalivedMode:
         slots: asyncio.Semaphore,
     ) -> ApiError | None:
         """Have the status of a Service name its address alone, and why it waits; return what kept it from that."""
-        told = None
+        finding = None
         if refusal is not None:
-            told = "True" if held is not None else "False", refusal.reason, refusal.message
-        elif held is not None and service.told:
-            told = "True", "Assigned", f"Assigned {format_address(held.address)}."
-        if service.told == told and (held is None or service.announced == (held.address,)):
+            finding = refusal.to_finding(has_address=held is not None)
+        elif held is not None and service.finding:
+            finding = build_assigned_finding([held.address])
+        if service.finding == finding and (held is None or service.announced == (held.address,)):
             return None
         async with slots:
             try:
-                live = await self._services.get(client, service.namespace, service.name, service.uid)
+                live = await self.services.get(client, service)
                 if live is not None:
-                    body = build_told(live, told, format_time(client.server_now()))
+                    body = build_found(live, finding, format_time(client.server_now()))
                     if held is not None:
                         body["status"]["loadBalancer"] = {"ingress": [{"ip": format_address(held.address)}]}
-                    await self._services.replace(client, body, subresource="status")
+                    await self.services.replace(client, body, subresource="status")
             except ApiError as error:
                 return error
         return None
@@ -454,7 +439,9 @@ class KeepalivedMode:
                 fields = {"service": "/".join(service.key), "reason": refusal.reason, "why": refusal.message}
                 logger.warning("Service was not assigned its address", extra=fields)
                 event = "SyncLoadBalancerFailed" if refusal.reason == WRITE_REFUSED else refusal.reason
-                self._events.record(refer_to(service), EventType.WARNING, event, refusal.message)
+                self._events.record(
+                    reference_to(SERVICES, service), EventType.WARNING, event, refusal.message
+                )
         self._refused = frozenset(refused)
 
 

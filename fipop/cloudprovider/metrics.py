@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from fipop.cloudprovider.cluster import PoolSample
 from fipop.metrics.gauges import WORK_BUCKETS, build_gauge, build_registry
 
 REGISTRY = build_registry()
@@ -32,16 +33,6 @@ API_REQUESTS = Counter(
     ("verb", "code"),
     registry=REGISTRY,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSample:
-    """One family of one pool, by the key that it stands in."""
-
-    key: str
-    family: str
-    total: int
-    used: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fipop.api.oddities import EXACT, find_oddities
-from fipop.cloudprovider.allocate import DHCP_ADDRESSES, Usage, User, name_users
+from fipop.api.service import ADDRESSES, IGNORE, MOST_ADDRESSES, Service
+from fipop.cloudprovider.needs import is_assigned
 from fipop.cloudprovider.pools import PoolKeys
-from fipop.cloudprovider.service import ADDRESSES, MOST_ADDRESSES, Service
-from fipop.guests.service_uses import IGNORE
-from fipop.ipam.addresses import FamilyPolicy, format_address, parse_addresses
+from fipop.cloudprovider.usage import Usage, User, name_users
+from fipop.ipam.addresses import DHCP_ADDRESSES, FamilyPolicy, format_address, parse_addresses
 from fipop.texts import clean
 
 
@@ -27,8 +27,8 @@ def find_problems(service: Service, user: User, usage: Usage, keys: PoolKeys) ->
         "AnnotationUnusual": " ".join(odd),
         "AddressInUse": " ".join(shared),
         "AddressOutsidePools": " ".join(outside),
-        "InvalidAddress": "" if service.is_assigned else _find_invalid(service),
-        "FamilyMissing": "" if service.is_assigned else _find_missing_family(service),
+        "InvalidAddress": "" if is_assigned(service) else _find_invalid(service),
+        "FamilyMissing": "" if is_assigned(service) else _find_missing_family(service),
     }
 
 

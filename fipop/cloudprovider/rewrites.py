@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fipop.api.service import Service
 from fipop.backoff import Backoff
-from fipop.cloudprovider.service import ADDRESSES_FIELD, Service
+from fipop.cloudprovider.needs import ADDRESSES_FIELD
 
 AT_ONCE, WITHIN_SECONDS = 2, 600.0
 """How often a field is written again within that time without a pause."""

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from fipop.api.codec import format_time, parse_time
 from fipop.api.objects import Metadata
-from fipop.cloudprovider.service import Service
+from fipop.api.service import Service
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError
 from fipop.ipam.addresses import Address, format_address, parse_addresses
 from fipop.jsons import as_mapping

@@ -10,10 +10,14 @@ from fipop.api.conditions import Finding, Verdict
 from fipop.api.objects import ReleaseStatus
 from fipop.errors import FipopError
 from fipop.guests.config_map import ConfigMapResult, Outcome, describe_hidden
+from fipop.guests.harvester import is_taken_by_harvester
+from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import Step
 from fipop.helm.charts import Role
 from fipop.helm.errors import ChartError
-from fipop.helm.releases import Owner, Release, Status
+from fipop.helm.releases import Release, ReleaseOwner, Status, find_places
+from fipop.rollout.plan import ReleaseGoal
+from fipop.settings.options import Settings
 from fipop.texts import sentence
 
 PROVISIONING = "GuestProvisioning"
@@ -104,6 +108,33 @@ def judge_unseen(error: FipopError) -> Finding:
     return Finding(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=sentence(str(error)))
 
 
+def judge_releases(
+    steps: Iterable[Step],
+    wish: ReleaseGoal,
+    record: GuestRecord,
+    settings: Settings,
+    *,
+    problem: ChartError | None,
+    held_up: str,
+) -> dict[Role, Finding]:
+    """Judge all releases. `problem`: why charts cannot be had. `held_up`: why nothing is changed anywhere."""
+    places = {each.role: (each.namespace, each.name) for each in find_places(settings, ())}
+    unknown = settings.unknown_release_options
+    return {
+        each.release.role: judge_release(
+            each,
+            "OptionUnknown" if unknown else wish.reason_of(each.release),
+            place=places[each.release.role],
+            error=record.find_error(each.release) if each.verb.needs_helm else None,
+            problem=problem,
+            waits=each.verb.needs_helm,
+            held_up=describe_unknown_options(unknown) if unknown else held_up,
+            is_taken_by_harvester=is_taken_by_harvester(each.release, record.other_providers or ()),
+        )
+        for each in steps
+    }
+
+
 def judge_release(
     step: Step,
     reason: str = "",
@@ -130,7 +161,7 @@ def judge_release(
     if known:
         message = text if str(release) in text else f"release {release} is not as configured: {text}"
         return Finding(verdict=Verdict.FALSE, reason=known, message=sentence(message))
-    if release.owner is Owner.UNKNOWN:
+    if release.owner is ReleaseOwner.UNKNOWN:
         message = f"Release {release} has no labels of fipop: it waits until helm says what it was made from."
         return Finding(verdict=Verdict.FALSE, reason="NotReady", message=message)
     is_renamed = place not in (None, (release.namespace, release.name))
@@ -144,7 +175,7 @@ def judge_release(
         "ReleaseNameChanged": f"Release {release} keeps its name and namespace." if is_renamed else "",
         reason or "Drift": f"{_LEFT[reason]}." if is_awaited else _describe_drift(step, reason or "Drift"),
         HARVESTER_TAKES: _describe_harvester() if is_taken_by_harvester else "",
-        "OthersRun": _describe_beside(release.beside),
+        "OthersRun": _describe_conflicting(release.conflicting_workloads),
     }
     found = [name for name, note in notes.items() if name and note]
     is_ready = not release.problem and not is_taken_by_harvester
@@ -173,15 +204,15 @@ def describe_unknown_options(options: Iterable[str]) -> str:
 def _find_blocker(release: Release) -> tuple[str, str]:
     """Return the reason, and a clause, if a foreign release or workload keeps a release from its place; else ""."""
     role = release.role.value
-    if release.owner is Owner.OTHER:
+    if release.owner is ReleaseOwner.OTHER:
         return "ReleaseTaken", (
             f"release {release} is not the {role} of fipop or of kube-fip-operator. Remove it, or choose another name "
             "or namespace for the release of fipop"
         )
-    if release.status is Status.ABSENT and release.beside:
+    if release.status is Status.ABSENT and release.conflicting_workloads:
+        others = ", ".join(release.conflicting_workloads[:_NAMED])
         return "OthersRun", (
-            f"{', '.join(release.beside[:_NAMED])} already runs what {role} would run. Remove it, or leave this guest "
-            "cluster opted out"
+            f"{others} already runs what {role} would run. Remove it, or leave this guest cluster opted out"
         )
     return "", ""
 
@@ -192,10 +223,10 @@ def _describe_drift(step: Step, reason: str) -> str:
     return f"Release {step.release} is left as it is ({step.drift}). {_LEFT.get(reason, reason)}."
 
 
-def _describe_beside(beside: tuple[str, ...]) -> str:
+def _describe_conflicting(conflicting: tuple[str, ...]) -> str:
     return (
-        f"{', '.join(beside[:_NAMED])} does the same work in this guest cluster. Remove one."
-        if beside
+        f"{', '.join(conflicting[:_NAMED])} does the same work in this guest cluster. Remove one."
+        if conflicting
         else ""
     )
 

@@ -46,7 +46,7 @@ _VERSION = re.compile(r"[!-~]{1,64}")
 
 
 @dataclass(slots=True, kw_only=True)
-class Key:
+class ConfigMapKey:
     """One key that floating IPs ask for."""
 
     values: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ConfigMapPlan:
     """The write that a ConfigMap needs; none if `changes` is empty and `owned` is what the annotation says."""
 
     changes: Mapping[str, str | None]
@@ -95,7 +95,7 @@ class ConfigMapResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownAddresses:
     """The addresses of a guest cluster by which its keys are judged."""
 
     own: frozenset[Address] = frozenset()
@@ -104,15 +104,15 @@ class Known:
     """Those of floating IPs whose `clustername` is wrong: keys with one of them stay as they are."""
 
 
-def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> dict[str, Key]:
+def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> dict[str, ConfigMapKey]:
     """Return the keys of a guest cluster's floating IPs, the oldest first: pools are joined, else the oldest decides.
 
     `granted`: the addresses that reservations back. A floating IP without one of them asks for nothing.
     """
-    keys: dict[str, Key] = {}
+    keys: dict[str, ConfigMapKey] = {}
 
     def ask(one: FloatingIP, name: str, values: Iterable[str], *, joins: bool = False) -> None:
-        key = keys.setdefault(name, Key())
+        key = keys.setdefault(name, ConfigMapKey())
         if joins or not key.values:
             key.values += [each for each in values if each not in key.values]
             key.overwrite = key.overwrite or one.update_config_map
@@ -147,7 +147,9 @@ def find_foreign_pools(config_maps: Iterable[Json]) -> frozenset[str]:
     return frozenset(found)
 
 
-def find_overruled(floating_ips: Iterable[FloatingIP], keys: Mapping[str, Key]) -> dict[tuple[str, str], str]:
+def find_overruled(
+    floating_ips: Iterable[FloatingIP], keys: Mapping[str, ConfigMapKey]
+) -> dict[tuple[str, str], str]:
     """Return a sentence for each floating IP whose interface does not count, as an older one's has the key."""
     found = {}
     for one in floating_ips:
@@ -161,8 +163,12 @@ def find_overruled(floating_ips: Iterable[FloatingIP], keys: Mapping[str, Key]) 
 
 
 def plan_config_map(
-    current: Json | None, keys: Mapping[str, Key], known: Known, *, max_parts: int = MAX_GUEST_PARTS
-) -> Plan:
+    current: Json | None,
+    keys: Mapping[str, ConfigMapKey],
+    known: KnownAddresses,
+    *,
+    max_parts: int = MAX_GUEST_PARTS,
+) -> ConfigMapPlan:
     """Compare a ConfigMap (None: there is none) with the keys that are wanted.
 
     Of its pools at most `max_parts` parts are read, the shortest first; a longer one is foreign.
@@ -200,10 +206,10 @@ def plan_config_map(
         is_stale = name not in keys and name.startswith(_PREFIXES) and not is_frozen(name)
         if is_stale and is_ours(name, value):
             changes[name] = None
-    return Plan(changes=changes, owned=owned, blocked=tuple(blocked))
+    return ConfigMapPlan(changes=changes, owned=owned, blocked=tuple(blocked))
 
 
-def find_namespace(config_maps: Sequence[Json], known: Known) -> str | None:
+def find_namespace(config_maps: Sequence[Json], known: KnownAddresses) -> str | None:
     """Return the namespace of the ConfigMap that fipop or kube-fip-operator wrote last; None if neither did."""
     ours = sorted(_namespace(each) for each in config_maps if _is_annotated(each))
     if ours:
@@ -225,7 +231,7 @@ class ConfigMapWriter:
     permit: Callable[[], Awaitable[bool]]
 
     async def sync(
-        self, found: Sequence[Json], namespace: str, keys: Mapping[str, Key], known: Known
+        self, found: Sequence[Json], namespace: str, keys: Mapping[str, ConfigMapKey], known: KnownAddresses
     ) -> ConfigMapResult:
         """Set the keys in a namespace, and remove those of fipop elsewhere: where it or its predecessor wrote."""
         items = {_namespace(each): each for each in found}
@@ -262,7 +268,7 @@ class ConfigMapWriter:
         asked_at = clock()
         return await self.permit() and clock() - asked_at <= PERMIT_SECONDS
 
-    async def _write(self, current: Json | None, namespace: str, plan: Plan) -> None:
+    async def _write(self, current: Json | None, namespace: str, plan: ConfigMapPlan) -> None:
         fields = {"namespace": namespace, "keys": clean(", ".join(plan.changes))}
         logger.info("Writing ConfigMap of guest cluster", extra=fields)
         mark = json.dumps(dict(plan.owned), sort_keys=True, separators=(",", ":")) if plan.owned else None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from fipop.addresses.claims import address_of, read_addresses, slots_named_by
 from fipop.addresses.decision import bind_guest
@@ -12,19 +11,21 @@ from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
-from fipop.boundary import loop_time
-from fipop.guests.config_map import Known
-from fipop.guests.directory import GuestDirectory, GuestState
+from fipop.guests.config_map import KnownAddresses
+from fipop.guests.discovery import GuestDirectory
 from fipop.guests.harvester import is_back
 from fipop.guests.observed import HARVESTER_MAP, Observed
-from fipop.guests.record import VisitRecord
+from fipop.guests.record import GuestRecord
 from fipop.helm.charts import Role, Target
 from fipop.helm.releases import Release, Status, find_places
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, format_address
 from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.rancher.matching import Guest, is_same_network
 from fipop.rollout.controller import RolloutController
-from fipop.rollout.plan import Member, Wish
+from fipop.rollout.member import Member
+from fipop.rollout.plan import ReleaseGoal
+from fipop.runtime.configuration import Configuration
 from fipop.settings.options import Settings
 
 BARE_SECONDS = 600.0
@@ -32,7 +33,7 @@ BARE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duty:
+class DesiredState:
     """What one guest cluster should have."""
 
     guest: Guest
@@ -40,7 +41,7 @@ class Duty:
     """Those whose addresses belong into its ConfigMap."""
     held: tuple[FloatingIPReservation, ...] = ()
     """The reservations that back these addresses."""
-    known: Known = field(default_factory=Known)
+    known: KnownAddresses = field(default_factory=KnownAddresses)
     in_conflict: frozenset[Address] = frozenset()
     """The addresses of these floating IPs that another guest cluster uses, too."""
     places: tuple[Release, ...] = ()
@@ -66,12 +67,19 @@ class Duty:
         return all(self.granted.issuperset(each.status.addresses) for each in self.floating_ips)
 
     @property
+    def names_interface(self) -> bool:
+        """Whether a floating IP names an interface."""
+        return any(each.spec.interface for each in self.floating_ips)
+
+    @property
     def served(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """The addresses of each floating IP."""
         return {each.key: each.status.addresses for each in self.floating_ips}
 
 
-def find_duty(cache: Inventory, guest_id: str, state: GuestState, settings: Settings) -> Duty | None:
+def find_desired(
+    cache: Inventory, guest_id: str, record: GuestRecord, settings: Settings
+) -> DesiredState | None:
     """Return what a guest cluster should have; None if it is only read: paused, unknown, or nothing is due there."""
     guest = cache.known(guest_id)
     if guest is None or is_paused(cache, guest):
@@ -86,7 +94,7 @@ def find_duty(cache: Inventory, guest_id: str, state: GuestState, settings: Sett
         if each.is_held and each.spec.owner.uid == one.uid
     )
     former = [each for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id) if not each.is_held]
-    known = Known(
+    known = KnownAddresses(
         own=frozenset(map(address_of, (*held, *former))),
         frozen=read_addresses(
             text for each, is_bound in serves if not is_bound for text in each.status.addresses
@@ -96,9 +104,9 @@ def find_duty(cache: Inventory, guest_id: str, state: GuestState, settings: Sett
     removes = is_leaving(guest, settings)
     reported = [each for status in cache.guest_statuses(guest.id) for each in status.releases]
     is_known = any(each.revision for each in reported)
-    if not (floating_ips or former or removes or _has_old_keys(cache, state, guest.id)):
+    if not (floating_ips or former or removes or _has_old_keys(cache, record, guest.id)):
         return None
-    return Duty(
+    return DesiredState(
         guest=guest,
         floating_ips=tuple(_with_interface(cache, each) for each in floating_ips),
         held=held,
@@ -129,41 +137,43 @@ def is_leaving(guest: Guest, settings: Settings) -> bool:
     return wants_removal and not (settings.unknown_release_options or guest.deleting)
 
 
-def has_members(guests: GuestDirectory, settings: Settings) -> bool:
-    """Whether a guest cluster is opted in."""
-    return any(_is_opted_in(each, settings) for each in guests.all())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptedInGuests:
+    """The guest clusters in which fipop keeps releases, for the controller of rollouts."""
 
+    guests: GuestDirectory
+    configuration: Configuration
 
-def find_members(
-    guests: GuestDirectory, settings: Settings, target: Target, stable: Target | None
-) -> dict[str, Member]:
-    """Return the guest clusters that are opted in, by id, as the last visits found them."""
-    found = {}
-    for guest_id, state in guests.states():
-        guest, record = guests.inventory.known(guest_id), state.visits
-        if guest is None or not _is_opted_in(guest, settings):
-            continue
+    def list_opted_in(self) -> Iterator[Guest]:
+        """Yield the guest clusters that are opted in, by id."""
+        settings = self.configuration.settings
+        return (guest for guest in self.guests.inventory.known_guests() if _is_opted_in(guest, settings))
+
+    def find_member(self, guest: Guest, target: Target, stable: Target | None) -> Member:
+        """Return a guest cluster as its last visit found it, with these targets as they are for it."""
+        record = self.guests.record(guest.id)
         own, own_stable = record.choose_targets(guest.cluster, target, stable)
-        member = Member(
+        return Member(
+            target=own,
+            stable=own_stable,
+            releases=record.releases,
             visited_at=record.visited_at,
-            is_open=guest.provisioned and _is_served(guests.inventory, guest),
+            taken_up_at=record.began_at if record.began_target == own.name else None,
+            is_eligible=guest.provisioned and _is_served(self.guests.inventory, guest),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
-            began_at=record.began_at if record.began_target == own.name else None,
         )
-        found[guest_id] = member.see(record.releases, own, own_stable)
-    return found
 
 
-def choose_wish(duty: Duty, record: VisitRecord, observed: Observed, rollout: RolloutController) -> Wish:
+def find_goal(desired: DesiredState, observed: Observed, rollout: RolloutController) -> ReleaseGoal:
     """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
-    if duty.removes:
-        return Wish(remove=True, may_change=is_back(observed.daemon_sets))
-    if not duty.keeps:
-        return Wish()
-    return rollout.wish(duty.guest.id, partial(record.choose_targets, duty.guest.cluster), observed.releases)
+    if desired.removes:
+        return ReleaseGoal(remove=True, may_change=is_back(observed.daemon_sets))
+    if not desired.keeps:
+        return ReleaseGoal()
+    return rollout.decide_goal(desired.guest, observed.releases)
 
 
-def choose_namespace(duty: Duty, observed: Observed | None, written: str | None) -> str | None:
+def choose_namespace(desired: DesiredState, observed: Observed | None, written: str | None) -> str | None:
     """Return the namespace of the ConfigMap: where the cloud provider runs, else where it was `written` last.
 
     None: the one of the options.
@@ -175,7 +185,7 @@ def choose_namespace(duty: Duty, observed: Observed | None, written: str | None)
         if each.role is Role.CLOUD_PROVIDER and each.status is not Status.ABSENT
     ]
     # What could not be read is where it was, if the status names it.
-    known = [each.namespace for each in duty.places if each.role is Role.CLOUD_PROVIDER]
+    known = [each.namespace for each in desired.places if each.role is Role.CLOUD_PROVIDER]
     return next(iter(running), written) or (known[0] if known and observed is None else None)
 
 
@@ -211,8 +221,8 @@ def _with_interface(cache: Inventory, floating_ip: FloatingIP) -> FloatingIP:
     return replace(floating_ip, spec=replace(floating_ip.spec, interface=found.spec.interface))
 
 
-def _is_opted_in(guest: Guest | None, settings: Settings) -> bool:
-    return guest is not None and settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
+def _is_opted_in(guest: Guest, settings: Settings) -> bool:
+    return settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
 
 
 def is_paused(cache: Inventory, guest: Guest) -> bool:
@@ -230,9 +240,9 @@ def _is_served(cache: Inventory, guest: Guest) -> bool:
     return bool(served) and not is_paused(cache, guest)
 
 
-def _has_old_keys(cache: Inventory, state: GuestState, guest_id: str) -> bool:
+def _has_old_keys(cache: Inventory, record: GuestRecord, guest_id: str) -> bool:
     """Whether a guest cluster has been without a floating IP for so long that it loses the keys of fipop."""
-    since = state.visits.bare_since
+    since = record.bare_since
     is_bare = since is not None and loop_time() - since >= BARE_SECONDS
     return is_bare and bool(cache.reports.find_ours(guest_id))
 

@@ -1,23 +1,28 @@
-"""Reconcile one guest: once all its links are there, it gets a floating IP, unless it has one or wants none."""
+"""Which guest clusters there are: the links between Rancher's objects, resolved once and kept.
+
+Once all links of one are there, it gets a floating IP, unless it has one or wants none.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
+from fipop.addresses.guests import GuestRecords
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_selection import choose_for_guest, describe_misfits
 from fipop.addresses.reconciler import request_users
+from fipop.addresses.reports import News
 from fipop.api import names
 from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIP
-from fipop.errors import ConflictError, ForbiddenError
-from fipop.guests.directory import GuestDirectory, GuestState
+from fipop.errors import ConflictError, NamespaceTerminatingError
+from fipop.guests.record import GuestRecord
 from fipop.jsons import Json
-from fipop.kube.client import NAMESPACE_TERMINATING
+from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -27,10 +32,12 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
-from fipop.rancher.discovery import retry_delay_seconds
-from fipop.rancher.links import NotAGuest, Waiting
+from fipop.metrics.counters import forget_guest
+from fipop.rancher.discovery import discover_guest, retry_delay_seconds
+from fipop.rancher.link_reader import LinkReader
+from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, choose_cluster, resolve_cached
 from fipop.rancher.matching import Guest
-from fipop.rancher.objects import ManagementCluster
+from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import (
     Event,
@@ -50,6 +57,124 @@ REFUSED = frozenset({"InvalidSpec", "RangeNotFound", "RangeRestricted", "Address
 """Reasons of floating IPs that do not wait for anybody else."""
 REFUSED_SECONDS = 600.0
 """How long all floating IPs of a guest cluster are refused until it gets the automatic one beside them."""
+FIRST_VISIT_SECONDS = 0.5
+"""When a guest cluster is visited whose first floating IP has no address yet."""
+RESOLVE_ATTEMPTS = 3
+"""Links that change meanwhile are resolved up to 3 times; each attempt is two requests at most."""
+UNKNOWN_AFTER = timedelta(seconds=60)
+"""An imported cluster without a provider is of unknown kind after 60 s of Ready: Rancher detects others at once."""
+
+
+@dataclass(slots=True)
+class GuestDirectory:
+    """Finds guest clusters by the links between Rancher's objects, and keeps what it found in their records."""
+
+    inventory: Inventory
+    records: GuestRecords[GuestRecord]
+    client: KubeClient
+    _reader: LinkReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reader = LinkReader(self.client)
+
+    def record(self, guest_id: str) -> GuestRecord:
+        """Return the record of a guest cluster; of one that does not exist, a new one that nothing keeps."""
+        return self.records.of(guest_id) if self.inventory.exists(guest_id) else GuestRecord()
+
+    def is_current(self, guest_id: str, record: GuestRecord) -> bool:
+        """Return whether a guest cluster was not forgotten since work on it began with this record."""
+        return self.records.get(guest_id) is record
+
+    def has_nothing(self, guest_id: str) -> bool:
+        """Return whether a guest cluster has no addresses, without a visit: it is gone, Harvester, or not made yet."""
+        management = self._management(guest_id)
+        if not self.inventory.exists(guest_id) or isinstance(self._resolve_cached(guest_id), NotAGuest):
+            return True
+        return management is not None and not (management.provisioned or management.connected)
+
+    def is_readable(self, guest_id: str) -> bool:
+        """Return whether Rancher has a way to a guest cluster."""
+        management = self._management(guest_id)
+        is_open = management is not None and management.connected and management.provisioned
+        return is_open and bool(self.inventory.guest_clusters(guest_id)) and not self.has_nothing(guest_id)
+
+    def drop(self, guest_id: str) -> News:
+        """Forget a guest cluster. If it comes back under this id, it counts as new.
+
+        What it reported stays as long as Rancher has anything of it: it may still run, with its addresses.
+        """
+        guest = self.inventory.known(guest_id)
+        if guest is not None:
+            forget_guest(guest.cluster_name)
+        return self.inventory.forget_guest(guest_id, may_run=not self.has_nothing(guest_id))
+
+    async def discover(self, guest_id: str) -> tuple[Discovery | None, News]:
+        """Resolve the links of a guest again; None where no provisioning Cluster names it (any more).
+
+        The result is noted only if nothing changed meanwhile, also by another discovery: a slow answer must not undo a
+        younger one. After the last attempt, the event of the last change causes another discovery.
+        """
+        found: Discovery | None = None
+        for _ in range(RESOLVE_ATTEMPTS):
+            links = self._links(guest_id)
+            if links is None:
+                return None, self.drop(guest_id)
+            found = await discover_guest(self._reader, links)
+            if self._links(guest_id) == links:
+                return found, self._note(guest_id, found)
+        return found, {}
+
+    def _resolve_cached(self, guest_id: str) -> Discovery | None:
+        """Return what is known of a guest cluster without a request; None if Rancher does not have it."""
+        links = self._links(guest_id)
+        return resolve_cached(links) if links is not None else None
+
+    def _links(self, guest_id: str) -> Links | None:
+        management = self._management(guest_id)
+        cluster = choose_cluster(self.inventory.guest_clusters(guest_id), management)
+        if cluster is None:
+            return None
+        return Links(
+            cluster=cluster,
+            management=management,
+            namespace=self.inventory.namespaces.get("", guest_id),
+            find_management=self._management,
+            known=self.inventory.known(guest_id) if self.inventory.is_resolved(guest_id) else None,
+            is_unknown_kind=self._is_unknown_kind(cluster, management),
+        )
+
+    def _is_unknown_kind(self, cluster: ProvisioningCluster, management: ManagementCluster | None) -> bool:
+        """Whether an imported cluster was served as one of no known kind, or could be by now."""
+        if management is None or management.provider or not cluster.is_imported:
+            return False
+        if self._was_served(cluster.cluster_name):
+            return True
+        ready = management.ready_since
+        return ready is not None and self.client.server_now() - ready >= UNKNOWN_AFTER
+
+    def _was_served(self, guest_id: str) -> bool:
+        """Whether a guest cluster was visited, by this process or a former one."""
+        return self.inventory.was_tried(guest_id) or self.inventory.is_resolved(guest_id)
+
+    def _management(self, name: str) -> ManagementCluster | None:
+        return self.inventory.management.get("", name)
+
+    def _note(self, guest_id: str, found: Discovery) -> News:
+        if isinstance(found, NotAGuest):
+            return self.drop(guest_id)
+        guest, is_resolved = self.inventory.known(guest_id), self.inventory.is_resolved(guest_id)
+        if isinstance(found, Guest):
+            guest, is_resolved = found, True
+        elif found.guest is not None:
+            guest, is_resolved = found.guest, found.is_resolved
+        elif not is_resolved:
+            guest = None
+        return self.inventory.note_guest(guest_id, guest, is_resolved=is_resolved)
+
+    def is_pending(self, guest_id: str) -> bool:
+        """Return whether a guest cluster exists of which nothing was resolved yet."""
+        found = self._resolve_cached(guest_id) if self.inventory.known(guest_id) is None else None
+        return isinstance(found, Guest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +207,13 @@ class GuestReconciler:
         is_renamed = new is not None and old is not None and old.display_name != new.display_name
         if not (is_new or is_renamed):
             return ()
-        return tuple(each.id for each in self.guests.all() if each.on_harvester)
+        return tuple(each.id for each in self.guests.inventory.known_guests() if each.on_harvester)
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guests that an event may change, or that may get a floating IP now."""
         change, guest_ids = event.change, list(event.guest_ids)
         if event.resource == FLOATING_IP_RANGES and is_respecified(change.old, change.new):
-            known = self.guests.all()
+            known = self.guests.inventory.known_guests()
             guest_ids += [each.id for each in known if self._seconds_to_replacement(each) is not None]
         elif event.resource == FLOATING_IPS and (change.new is None or _refused_since(change.new)):
             guest_ids.append(change.latest.namespace)
@@ -100,39 +225,42 @@ class GuestReconciler:
         self.queues.add(*request_users(self.guests.inventory, news))
         if found is None or isinstance(found, NotAGuest):
             return None
-        state = self.guests.state(guest_id)
+        record = self.guests.record(guest_id)
         guest = found.guest if isinstance(found, Waiting) else found
-        is_news, state.announced = found != state.announced, found
+        is_news, record.announced = found != record.announced, found
+        is_made = False
+        if guest is not None and (found is guest or self.guests.inventory.is_resolved(guest_id)):
+            is_made = await self._serve(guest, is_retry=found is not guest and bool(record.failed_lookups))
         if is_news and guest is not None:
             floating_ips = self.guests.inventory.floating_ips_of(guest_id)
-            self.queues.add(
-                *map(request_floating_ip, floating_ips), request_visit(guest_id), request_waiting()
-            )
-        if guest is not None and (found is guest or self.guests.inventory.is_resolved(guest_id)):
-            await self._serve(guest, is_retry=found is not guest and bool(state.failed_lookups))
+            visit = request_visit(guest_id)
+            # Its first address has it visited, normally before that.
+            visit = visit._replace(delay_seconds=FIRST_VISIT_SECONDS) if is_made else visit
+            self.queues.add(*map(request_floating_ip, floating_ips), visit, request_waiting())
         if isinstance(found, Waiting):
-            return self._wait(guest_id, state, found)
-        state.failed_lookups = 0
+            return self._wait(guest_id, record, found)
+        record.failed_lookups = 0
         seconds = self._seconds_to_replacement(found)
         return RetryAfter(seconds) if seconds is not None and seconds > 0 else None
 
-    def _wait(self, guest_id: str, state: GuestState, waiting: Waiting) -> RetryAfter | None:
+    def _wait(self, guest_id: str, record: GuestRecord, waiting: Waiting) -> RetryAfter | None:
         logger.debug("Guest cluster is waiting", extra={"guest": guest_id, "reason": waiting.message})
         if not waiting.needs_retry:
             return None
         age = (self.guests.client.server_now() - waiting.created).total_seconds()
-        delay = retry_delay_seconds(age, state.failed_lookups)
-        state.failed_lookups += 1
+        delay = retry_delay_seconds(age, record.failed_lookups)
+        record.failed_lookups += 1
         return RetryAfter(delay)
 
-    async def _serve(self, guest: Guest, *, is_retry: bool) -> None:
+    async def _serve(self, guest: Guest, *, is_retry: bool) -> bool:
+        """Create the floating IP of a guest cluster that should get one; return whether that was done."""
         creates = self.configuration.settings.may_create_floating_ips
         seconds = self._seconds_to_replacement(guest)
         if not creates or seconds is None or seconds > 0:
-            return
+            return False
         if choose_for_guest(self.guests.inventory, guest):
             await self._create(guest)
-            return
+            return True
         if (guest.on_harvester or guest.cluster.opted_in) and not is_retry:
             message = describe_misfits(self.guests.inventory, guest)
             self.events.record(
@@ -141,6 +269,7 @@ class GuestReconciler:
                 "NoMatchingRange",
                 f"No FloatingIP is created. {message}",
             )
+        return False
 
     def _seconds_to_replacement(self, guest: Guest) -> float | None:
         """Return in how many seconds a guest cluster gets a floating IP; None if it has one, or wants none."""
@@ -158,9 +287,7 @@ class GuestReconciler:
         """Make the floating IP; its range is written with its address, since until then another may serve it."""
         try:
             made = await self.guests.client.create(FLOATING_IPS, build_floating_ip(guest))
-        except (ConflictError, ForbiddenError) as error:
-            if isinstance(error, ForbiddenError) and error.reason != NAMESPACE_TERMINATING:
-                raise
+        except (ConflictError, NamespaceTerminatingError) as error:
             logger.debug("Did not create FloatingIP", extra={"guest": guest.id, "error": str(error)})
             return
         self.guests.inventory.observe(FLOATING_IPS, made)

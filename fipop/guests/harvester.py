@@ -29,16 +29,16 @@ def should_park(kube_vip: Release, *, removes: bool) -> bool | None:
     fipop's takes over while it is deployed and its DaemonSet wants a node. Else Harvester's runs again: before fipop's
     is removed, and after that was removed by hand, unless another kube-vip runs instead.
     """
-    if removes or (kube_vip.status is Status.ABSENT and not kube_vip.beside):
+    if removes or (kube_vip.status is Status.ABSENT and not kube_vip.conflicting_workloads):
         return False
     if kube_vip.status is not Status.DEPLOYED or not any(each.observed for each in kube_vip.workloads):
         return None
     return any(each.observed and each.wanted > 0 for each in kube_vip.workloads)
 
 
-def is_taken_by_harvester(release: Release, around: Iterable[Workload]) -> bool:
+def is_taken_by_harvester(release: Release, other_providers: Iterable[Workload]) -> bool:
     """Whether Harvester's own controller takes the Services that a release of the cloud provider should serve."""
-    takes = any(each.takes_services for each in around) and release.role is Role.CLOUD_PROVIDER
+    takes = any(each.takes_services for each in other_providers) and release.role is Role.CLOUD_PROVIDER
     return takes and not any(each.serves_class for each in release.workloads)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from fipop.addresses.in_use import Carrier, InUseAddresses, InUsePart, build_parts
+from fipop.addresses.in_use import AddressUser, InUseAddresses, InUsePart, build_parts
+from fipop.api.service import Service, parse_service
 from fipop.errors import GuestError
 from fipop.guests.config_map import read_applied
 from fipop.ipam.addresses import Address
@@ -13,24 +14,10 @@ from fipop.ipam.pool import Part, count_parts, parse_leniently
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.texts import is_object_name
 
-ANNOTATION_LOAD_BALANCER_IPS = "kube-vip.io/loadbalancerIPs"
-PROVIDER_FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-"""What fipop's cloud provider puts on the Services that it serves."""
-
 CONFIG_MAP, SERVICE, NODE, ENDPOINTS = "ConfigMap", "Service", "Node", "Endpoints"
 
 MAX_PARTS = 8192
 """How many different addresses and pools of a guest cluster are read at most: that takes about 100 ms."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddressedService:
-    """A Service, and the texts in which it names addresses that it uses."""
-
-    carrier: Carrier
-    texts: tuple[str, ...]
-    has_finalizer: bool
-    """Whether it waits for the cloud provider before it can be deleted."""
 
 
 class TooManyAddressesError(GuestError):
@@ -40,21 +27,23 @@ class TooManyAddressesError(GuestError):
         super().__init__(f"the guest cluster names more than {MAX_PARTS} addresses or pools")
 
 
-def find_in_use(config_maps: Iterable[Json], services: Iterable[AddressedService]) -> InUseAddresses:
+def find_in_use(config_maps: Iterable[Json], services: Iterable[Service]) -> InUseAddresses:
     """Return what ConfigMaps (any value) and Services name. Raises: TooManyAddressesError.
 
     Of several objects that name the same the first stands for all.
     """
     found = _Found()
     for config_map in config_maps:
-        applied, carrier = read_applied(config_map), _read_carrier(CONFIG_MAP, config_map)
+        applied, metadata = read_applied(config_map), as_mapping(config_map.get("metadata"))
+        user = _build_user(CONFIG_MAP, metadata.get("namespace"), metadata.get("name"))
         for key, text in as_mapping(config_map.get("data")).items():
             if isinstance(text, str):
-                found.add(text, carrier, is_ours=applied.get(key) == text)
+                found.add(text, user, is_ours=applied.get(key) == text)
     for service in services:
+        user = _build_user(SERVICE, service.namespace, service.name)
         for text in service.texts:
             for part in text.split(","):
-                found.add(part.strip(), service.carrier)
+                found.add(part.strip(), user)
     return found.sum_up()
 
 
@@ -63,12 +52,12 @@ def find_machines(
 ) -> InUseAddresses:
     """Return the addresses of nodes (name, addresses) and of the API server. Raises: TooManyAddressesError."""
     owners = [
-        (Carrier(kind=NODE, namespace="", name=read_name(name)), addresses) for name, addresses in nodes
+        (AddressUser(kind=NODE, namespace="", name=read_name(name)), addresses) for name, addresses in nodes
     ]
-    owners.append((Carrier(kind=ENDPOINTS, namespace="default", name="kubernetes"), server))
+    owners.append((AddressUser(kind=ENDPOINTS, namespace="default", name="kubernetes"), server))
     parts: dict[Part, InUsePart] = {}
-    for carrier, addresses in owners:
-        for each in build_parts(carrier, sorted(addresses)):
+    for user, addresses in owners:
+        for each in build_parts(user, sorted(addresses)):
             parts.setdefault(each.part, each)
     if len(parts) > MAX_PARTS:
         raise TooManyAddressesError
@@ -80,7 +69,7 @@ class _Found:
         self._parts: dict[str, tuple[InUsePart, ...]] = {}
         self._count = 0
 
-    def add(self, text: str, carrier: Carrier, *, is_ours: bool = False) -> None:
+    def add(self, text: str, user: AddressUser, *, is_ours: bool = False) -> None:
         if text in self._parts and is_ours:
             self._parts[text] = tuple(replace(each, is_ours=True) for each in self._parts[text])
         if not text or text in self._parts:
@@ -88,7 +77,7 @@ class _Found:
         self._count += count_parts(text)
         if self._count > MAX_PARTS:
             raise TooManyAddressesError
-        self._parts[text] = tuple(InUsePart(part, carrier, is_ours) for part in parse_leniently(text))
+        self._parts[text] = tuple(InUsePart(part, user, is_ours) for part in parse_leniently(text))
 
     def sum_up(self) -> InUseAddresses:
         first: dict[Part, InUsePart] = {}
@@ -99,29 +88,16 @@ class _Found:
         return InUseAddresses(tuple(first.values()))
 
 
-def parse_service(service: Json) -> AddressedService | None:
-    """Return of a Service what tells the addresses that it uses; None if it uses none."""
-    metadata, spec = as_mapping(service.get("metadata")), as_mapping(service.get("spec"))
-    found: list[object] = as_list(spec.get("externalIPs"))[:MAX_PARTS]
-    if spec.get("type") == "LoadBalancer":
-        ingress = as_list(as_mapping(as_mapping(service.get("status")).get("loadBalancer")).get("ingress"))
-        asked = as_mapping(metadata.get("annotations")).get(ANNOTATION_LOAD_BALANCER_IPS)
-        announced = (as_mapping(each).get("ip") for each in ingress[:MAX_PARTS])
-        found = [asked, spec.get("loadBalancerIP"), *found, *announced]
-    elif not found:
+def parse_relevant(obj: Json) -> Service | None:
+    """Read a Service that may use addresses, or wait for some; None for any other one, most of them."""
+    spec = as_mapping(obj.get("spec"))
+    if spec.get("type") != "LoadBalancer" and not as_list(spec.get("externalIPs")):
         return None
-    return AddressedService(
-        carrier=_read_carrier(SERVICE, service),
-        texts=tuple(each for each in found if isinstance(each, str)),
-        has_finalizer=PROVIDER_FINALIZER in as_list(metadata.get("finalizers")),
-    )
+    return parse_service(obj, most_addresses=MAX_PARTS)
 
 
-def _read_carrier(kind: str, item: Json) -> Carrier:
-    metadata = as_mapping(item.get("metadata"))
-    return Carrier(
-        kind=kind, namespace=read_name(metadata.get("namespace")), name=read_name(metadata.get("name"))
-    )
+def _build_user(kind: str, namespace: object, name: object) -> AddressUser:
+    return AddressUser(kind=kind, namespace=read_name(namespace), name=read_name(name))
 
 
 def read_name(value: object) -> str:

@@ -6,16 +6,14 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from functools import partial
 from itertools import chain
 
 from fipop.addresses.in_use import InUseAddresses
 from fipop.api import names
-from fipop.errors import UnavailableError
+from fipop.api.service import Service
+from fipop.errors import TooLargeError
 from fipop.guests.config_map import parse_config_map
-from fipop.guests.in_use import AddressedService, find_machines, parse_service
-from fipop.guests.service_uses import ServiceUse, read_use
+from fipop.guests.in_use import find_machines, parse_relevant
 from fipop.helm.charts import Role
 from fipop.helm.releases import Release, Status, build_selector, read_release, read_revisions
 from fipop.helm.workloads import (
@@ -27,7 +25,7 @@ from fipop.helm.workloads import (
 )
 from fipop.ipam.machines import read_endpoints, read_node
 from fipop.jsons import Json, as_mapping, as_text
-from fipop.kube.client import TOO_MUCH, KubeClient
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -40,8 +38,6 @@ from fipop.kube.resources import (
 )
 from fipop.texts import clean
 
-WAIT = timedelta(seconds=5)
-"""How long a Service has no address until it counts as waiting: its provider may be about to serve it."""
 HARVESTER_MAP = "harvester-nad-mapping"
 """The ConfigMap of Harvester's cloud provider, since its chart 0.2.12."""
 _LONGEST_MAP = 64 * 1024
@@ -55,13 +51,19 @@ class Observed:
 
     releases: tuple[Release, ...] = ()
     daemon_sets: tuple[Workload, ...] = ()
-    around: tuple[Workload, ...] = ()
+    other_providers: tuple[Workload, ...] = ()
     """The Deployments that matter to the cloud provider, other ones and Harvester's."""
 
     @property
     def kube_vip(self) -> Release:
         """The release of kube-vip."""
         return next(each for each in self.releases if each.role is Role.KUBE_VIP)
+
+    @property
+    def has_provider(self) -> bool:
+        """Whether there is a release of the cloud provider."""
+        found = (each for each in self.releases if each.role is Role.CLOUD_PROVIDER)
+        return any(each.status is not Status.ABSENT for each in found)
 
 
 async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
@@ -70,23 +72,15 @@ async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:
     return (await client.list(CONFIG_MAPS, field_selector=chosen, project=parse_config_map)).items
 
 
-async def read_in_use(client: KubeClient) -> tuple[tuple[Json, ...], tuple[AddressedService, ...]]:
-    """Return the ConfigMaps named `kubevip`, and the Services that name addresses."""
-    config_maps, services = await asyncio.gather(
-        read_config_maps(client), client.list(SERVICES, project=parse_service)
-    )
-    return config_maps, tuple(each for each in services.items if each is not None)
+async def read_services(client: KubeClient) -> tuple[Service, ...]:
+    """Return the Services that may use addresses, or wait for some."""
+    found = await client.list(SERVICES, project=parse_relevant)
+    return tuple(each for each in found.items if each is not None)
 
 
-async def read_service_uses(client: KubeClient, classes: frozenset[str]) -> tuple[ServiceUse, ...]:
-    """Return the Services that use addresses, or have waited for some; the cloud provider serves `classes`."""
-    found = await client.list(SERVICES, project=partial(read_use, classes=classes))
-    ripe = client.server_now() - WAIT
-    return tuple(
-        each if each.since is None or each.since <= ripe else replace(each, lacking=())
-        for each in found.items
-        if each is not None
-    )
+async def read_in_use(client: KubeClient) -> tuple[tuple[Json, ...], tuple[Service, ...]]:
+    """Return the ConfigMaps named `kubevip`, and the Services that may use addresses."""
+    return await asyncio.gather(read_config_maps(client), read_services(client))
 
 
 async def read_machines(client: KubeClient) -> InUseAddresses:
@@ -115,12 +109,12 @@ async def observe(
     places: Sequence[Release],
     *,
     with_pods: bool = False,
-    around: tuple[Workload, ...] | None = None,
+    other_providers: tuple[Workload, ...] | None = None,
 ) -> Observed:
     """Read the releases at their places, and what they run.
 
-    `around`: what is known of other Deployments. Without it, and before the cloud provider is installed, all of them
-    are read.
+    `other_providers`: what is known of other Deployments. Without it, and before the cloud provider is installed, all
+    of them are read.
     """
     namespaces = sorted({each.namespace for each in places})
     listed = asyncio.gather(*(_read_secrets(client, each, places) for each in namespaces))
@@ -129,9 +123,9 @@ async def observe(
     releases = [read_release(each, secrets, client.server_now()) for each in places]
     provider = next(each for each in releases if each.role is Role.CLOUD_PROVIDER)
     deployments: tuple[Workload, ...] = ()
-    if around is None or provider.status is Status.ABSENT:
+    if other_providers is None or provider.status is Status.ABSENT:
         deployments = await _read_all_deployments(client)
-        around = tuple(each for each in deployments if each.is_around)
+        other_providers = tuple(each for each in deployments if each.is_other_provider)
     if provider.status is not Status.ABSENT and not _of_release(provider, deployments):
         named = f"metadata.name={provider.object_name}"
         read = await client.list(
@@ -140,10 +134,13 @@ async def observe(
         deployments = read.items
     workloads = (*daemon_sets, *deployments)
     releases = [replace(each, workloads=_of_release(each, workloads)) for each in releases]
-    releases = [replace(each, beside=_find_beside(each, (*daemon_sets, *around))) for each in releases]
+    releases = [
+        replace(each, conflicting_workloads=_find_conflicting(each, (*daemon_sets, *other_providers)))
+        for each in releases
+    ]
     if with_pods:
         releases = [replace(each, ready_seconds=await _read_ready_seconds(client, each)) for each in releases]
-    return Observed(releases=tuple(releases), daemon_sets=daemon_sets, around=around)
+    return Observed(releases=tuple(releases), daemon_sets=daemon_sets, other_providers=other_providers)
 
 
 async def list_revisions(client: KubeClient, release: Release) -> list[Release]:
@@ -167,9 +164,7 @@ async def _read_secrets(client: KubeClient, namespace: str, places: Sequence[Rel
 async def _read_all_deployments(client: KubeClient) -> tuple[Workload, ...]:
     try:
         return (await client.list(DEPLOYMENTS, project=parse_deployment)).items
-    except UnavailableError as error:
-        if error.reason not in TOO_MUCH:
-            raise
+    except TooLargeError:
         return ()  # whoever can create Deployments in one namespace does not stop what is done for releases
 
 
@@ -193,7 +188,7 @@ def _of_release(release: Release, workloads: Sequence[Workload]) -> tuple[Worklo
     )
 
 
-def _find_beside(release: Release, workloads: Sequence[Workload]) -> tuple[str, ...]:
+def _find_conflicting(release: Release, workloads: Sequence[Workload]) -> tuple[str, ...]:
     """Return the workloads of others that do what a release does, or would do; Harvester's kube-vip is parked."""
     own = _of_release(release, workloads)
     others = (each for each in workloads if each not in own and each.release != HARVESTER_RELEASE)

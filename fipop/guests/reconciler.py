@@ -1,41 +1,52 @@
-"""Visits of guest clusters: read everything, write the ConfigMap, park Harvester's kube-vip or not, report. Never helm.
+"""What a visit of a guest cluster does: one session that reads everything and writes the ConfigMap. Never helm.
 
-A visit that finds that releases have to change enqueues the guest cluster for `installs`. So addresses never wait for
-helm.
+A visit parks Harvester's kube-vip or not, makes floating IPs for Services, and reports. If releases have to change, it
+enqueues the guest cluster for `releases`. So addresses never wait for helm.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from random import Random
 
 from fipop.addresses.gate import Gate
 from fipop.addresses.guests import GuestObservation
-from fipop.addresses.in_use import InUseAddresses
+from fipop.addresses.in_use import InUseAddresses, Source
 from fipop.addresses.quarantine import request_reservation
 from fipop.addresses.reconciler import request_users
-from fipop.addresses.reports import Source
+from fipop.addresses.reservations import ReservationStore
 from fipop.api.conditions import Finding
+from fipop.api.objects import FloatingIPReservation
 from fipop.backoff import Backoff
-from fipop.boundary import loop_time
-from fipop.errors import ApiError, ConflictError, FipopError, GuestError
-from fipop.guests.access import KubeconfigMissingError, NotConnectedError, read_access
-from fipop.guests.clients import GuestClients
+from fipop.errors import (
+    ApiError,
+    ConflictError,
+    FipopError,
+    GuestError,
+    RequestTimeoutError,
+    UnavailableError,
+)
+from fipop.guests.access import (
+    GuestClients,
+    KubeconfigMissingError,
+    NotConnectedError,
+    VisitTimeoutError,
+    explain_refusal,
+    read_access,
+)
 from fipop.guests.conditions import (
     describe_status,
-    describe_unknown_options,
     judge_config_map,
-    judge_release,
+    judge_releases,
     judge_unseen,
     provisioning,
     unreachable,
 )
 from fipop.guests.config_map import (
-    ConfigMapResult,
     ConfigMapWriter,
     Outcome,
     build_keys,
@@ -43,72 +54,70 @@ from fipop.guests.config_map import (
     find_namespace,
     find_overruled,
 )
+from fipop.guests.demand import DemandController, request_services
 from fipop.guests.desired import (
-    Duty,
+    DesiredState,
     choose_namespace,
-    choose_wish,
     count_event,
     describe_mismatch,
-    find_duty,
+    find_desired,
+    find_goal,
     find_needs,
 )
-from fipop.guests.directory import GuestDirectory, GuestState
-from fipop.guests.errors import VisitTimeoutError, explain_refusal
-from fipop.guests.harvester import build_patch, find_harvester, is_taken_by_harvester, should_park
-from fipop.guests.in_use import AddressedService, TooManyAddressesError, find_in_use
+from fipop.guests.discovery import GuestDirectory
+from fipop.guests.harvester import build_patch, find_harvester, should_park
+from fipop.guests.in_use import TooManyAddressesError, find_in_use
 from fipop.guests.observed import (
-    Observed,
     observe,
     read_config_maps,
     read_in_use,
     read_interfaces,
     read_machines,
+    read_services,
 )
-from fipop.guests.permits import WritePermits
-from fipop.guests.release_plan import SOON_SECONDS, Step, Verb, plan_releases
+from fipop.guests.record import GuestRecord
+from fipop.guests.release_plan import SOON_SECONDS, plan_releases
+from fipop.guests.releases import request_install
+from fipop.guests.visit import NEW_SECONDS, YOUNG_SECONDS, Visit
 from fipop.helm.charts import Role
-from fipop.helm.releases import Release, Status, find_places
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import parse_address
-from fipop.jsons import Json
-from fipop.kube.client import TIMEOUT, KubeClient
+from fipop.kube.client import KubeClient
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
 from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
-from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
 from fipop.rollout.controller import RolloutController
-from fipop.rollout.plan import Wish
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import Event, Key, Kind, Request, WorkQueues, request_floating_ip, request_visit
+from fipop.runtime.queues import Event, Request, WorkQueues, request_floating_ip, request_visit
 from fipop.runtime.workqueue import Priority, RetryAfter
 
 logger = logging.getLogger(__name__)
 
-JUDGED_SECONDS = 30.0
-"""How often a guest cluster is visited that a rollout judges."""
-PROVISIONING_SECONDS = 3600.0
-"""How long Rancher can take to make a new guest cluster until that is a fault."""
 BOOT_SECONDS = 15.0
 """How often a guest cluster is asked while Rancher makes it; the end of that is an event."""
 SECRET_BACKOFF = Backoff(first_seconds=0.5, limit_seconds=BOOT_SECONDS)
 """Rancher writes the kubeconfig of a guest cluster 2 s after it connected at the latest."""
 READ_RETRY_SECONDS = 5.0
-"""When a guest cluster is read again that did not answer, while new addresses wait for it."""
-MACHINES_SECONDS = 3600.0
-"""How long a guest cluster counts as new, and how often its nodes and Deployments are read afterwards."""
-NEW_GUEST_SECONDS = 5.0
-"""A new guest cluster is not expected to be reachable at once."""
+"""When a guest cluster is read again that did not answer, while new addresses wait for it, or the gate is closed."""
+READS_AT_ONCE = 32
+"""How many reservations are read at once before a guest cluster is written: the answers must be fresh together."""
 
 
 @dataclass(slots=True, kw_only=True)
 class VisitController:
-    """Visits guest clusters. The work queue brings their ids."""
+    """Visits guest clusters. The work queue brings their ids.
+
+    `leads` tells whether this replica leads for as long as a write to a guest cluster may take.
+    """
 
     guests: GuestDirectory
     clients: GuestClients
     configuration: Configuration
-    permits: WritePermits
+    reservations: ReservationStore
+    leads: Callable[[], bool]
     queues: WorkQueues
     rollout: RolloutController
+    demand: DemandController
     gate: Gate
     random: Random
 
@@ -125,285 +134,327 @@ class VisitController:
         if not self.guests.inventory.exists(guest_id):
             self.gate.note_gone(guest_id)
             return None
-        state, began, duty = self.guests.state(guest_id), loop_time(), None
-        self._note_floating_ips(state, guest_id)
+        record, desired, seconds = self.guests.record(guest_id), None, None
+        self._note_floating_ips(record, guest_id)
         if self.gate.is_open:
-            duty = find_duty(self.guests.inventory, guest_id, state, self.configuration.settings)
-        if duty is None:
+            desired = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
+        if desired is not None:
+            seconds = await self._serve(record, desired)
+        elif self.gate.is_open or self.gate.waits_for(guest_id):
             # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
-            is_read = not self.gate.is_open and not self.gate.waits_for(guest_id)
-            return RetryAfter(self._next(None if is_read else await self._read(state, guest_id)))
-        try:
-            observation, seconds = await self._visit(state, duty)
-        except (ApiError, GuestError) as error:
-            self._note_unread(guest_id)
-            state.visits.failures += not isinstance(error, NotConnectedError)
-            state.visits.releases = ()
-            observation, seconds = self._describe_failure(state, duty, error)
-            if self._age_seconds(duty.guest) < NEW_GUEST_SECONDS:
-                seconds = min(seconds or NEW_GUEST_SECONDS, NEW_GUEST_SECONDS)
-        state.visits.visited_at = loop_time()
-        VISIT_SECONDS.labels(result_label(bool(observation.reachable))).observe(loop_time() - began)
-        self._note(state, duty, observation)
-        return RetryAfter(self._next(seconds))
+            seconds = await self._read_only(record, guest_id)
+        interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
+        return self._retry_after(min(interval, seconds or interval))
 
-    async def _read(self, state: GuestState, guest_id: str) -> float | None:
+    async def list_services(self, guest_id: str) -> RetryAfter | None:
+        """Read the Services of a guest cluster alone, between two visits, and make the floating IPs that they need."""
+        record, guest = self.guests.record(guest_id), self.guests.inventory.known(guest_id)
+        if self.demand.find_range(guest_id) is None:
+            self.demand.stop(record, guest_id)
+            return None
+        if not self.gate.is_open:
+            return RetryAfter(READ_RETRY_SECONDS)
+        if guest is not None and self.demand.may_act(guest):
+            try:
+                access = await read_access(self.guests.client, guest)
+                async with self.clients.session(access, is_urgent=False) as client:
+                    services, now = await read_services(client), client.server_now()
+            except FipopError as error:  # visits report it
+                logger.debug("Could not list Services", extra={"guest": guest_id, "error": str(error)})
+            else:
+                await self.demand.follow(record, guest, services, now)
+        return self._retry_after(self.configuration.settings.service_visit_seconds)
+
+    # What is done
+
+    async def _read_only(self, record: GuestRecord, guest_id: str) -> float | None:
         """Read which addresses a guest cluster uses, and nothing else; return when the next visit is due."""
-        guest = self.guests.inventory.known(guest_id) or self.guests.glimpse(guest_id, of_any_kind=True)
+        inventory = self.guests.inventory
+        guest = inventory.known(guest_id) or inventory.resolve_cached(guest_id)
         if guest is None or not self.guests.is_readable(guest_id):
             self._note_unread(guest_id)
             self.gate.note_gone(guest_id)
             return None
         self.gate.note_begun(guest_id)
-        began = self._now()
+        visit = self._begin(record, guest)
         try:
             access = await read_access(self.guests.client, guest)
             async with self.clients.session(access, is_urgent=not self.gate.is_open) as client:
-                await self._read_in_use(state, guest, client, began)
-                if self._are_machines_due(state, guest):
-                    await self._read_machines(state, guest, client, began)
+                await self._read(visit, client)
+            if visit.errors.first is not None:
+                raise visit.errors.first
         except FipopError as error:
             self._note_unread(guest_id)
             logger.info("Could not read guest cluster", extra={"guest": guest_id, "error": str(error)})
-            if isinstance(error, VisitTimeoutError) or (
-                isinstance(error, ApiError) and (error.status or error.reason == TIMEOUT)
-            ):
+            has_answered = isinstance(error, ApiError) and error.status > 0
+            if has_answered or isinstance(error, VisitTimeoutError | RequestTimeoutError):
                 self.gate.note_answer()  # one that hangs refuses nothing
             elif isinstance(error, GuestError) and not isinstance(error, TooManyAddressesError):
                 self.gate.note_gone(guest_id)
             return READ_RETRY_SECONDS if self.gate.waits_for(guest_id) else None
         return None
 
-    async def _visit(self, state: GuestState, duty: Duty) -> tuple[GuestObservation, float | None]:
-        """Visit a guest cluster; return what was found, and when to come back. Raises ApiError and GuestError."""
-        guest, began = duty.guest, self._now()
-        access = await read_access(self.guests.client, guest)
-        has_news = set(self.guests.inventory.reports.find_ours(guest.id)) != duty.addresses
-        is_urgent = self._is_young(guest) or has_news
-        is_due, troubles, parking = self._are_machines_due(state, guest), Troubles(), Troubles()
-        async with self.clients.session(access, is_urgent=is_urgent) as client:
-            config_maps, services, in_use = await self._read_in_use(state, guest, client, began)
-            if is_due:
-                with troubles.noted():
-                    await self._read_machines(state, guest, client, began)
-                if guest.on_harvester and any(each.spec.interface for each in duty.floating_ips):
-                    with troubles.noted():
-                        state.visits.interfaces = await read_interfaces(client)
-            observed, unseen = None, None
-            try:
-                observed = await self._observe(state, duty, client, is_due=is_due) if duty.places else None
-            except (ApiError, GuestError) as error:
-                unseen, state.visits.releases = error, ()  # the addresses are written all the same
-            written = await self._sync_config_map(duty, client, config_maps, in_use, observed)
-            if written.outcome is Outcome.WRITTEN:
-                config_maps = await read_config_maps(client)
-                self._take(state, guest.id, Source.OBJECTS, began, find_in_use(config_maps, services))
-            state.visits.foreign_pools = find_foreign_pools(config_maps)
-            if observed is not None:
-                with parking.noted():
-                    await self._park(duty, client, observed)
-        wish, steps = Wish(), ()  # type: tuple[Wish, tuple[Step, ...]]
-        if observed is not None:
-            wish = choose_wish(duty, state.visits, observed, self.rollout)
-            steps = plan_releases(observed.releases, wish)
-        self._enqueue_helm(state, duty, steps, wish)
-        if written.outcome is Outcome.FAILED and not guest.provisioned and self._is_provisioning(guest):
-            return provisioning(installs=duty.keeps), BOOT_SECONDS
-        unparked = parking.first if isinstance(parking.first, ApiError) and parking.first.is_refusal else None
-        releases = observed.releases if observed is not None else ()
-        is_bare = duty.removes and _has_no_provider(releases)
-        finalizers = sum(each.has_finalizer for each in services) if is_bare else 0
-        observation = GuestObservation(
-            reachable=True,
-            configured={
-                each.key: judge_config_map(
-                    each.key,
-                    replace(written, error=written.error or unparked),
-                    mismatch=describe_mismatch(self.guests.inventory, each, state.visits.interfaces),
-                    finalizers=finalizers,
-                )
-                for each in duty.floating_ips
-            },
-            served=duty.served,
-            conditions=self._judge(state, duty, steps, wish, unseen),
-            releases=tuple(describe_status(each) for each in releases if duty.keeps or each.revision)
-            if observed is not None
-            else None,
+    async def _serve(self, record: GuestRecord, desired: DesiredState) -> float | None:
+        """Visit a guest cluster that should have something; return when to come back, if before the interval."""
+        visit, began = self._begin(record, desired.guest), loop_time()
+        try:
+            await self._visit(visit, desired)
+            observation, seconds = provisioning(installs=desired.keeps), None  # type: GuestObservation, float | None
+            is_booting = not visit.guest.provisioned and visit.is_provisioning
+            if visit.written.outcome is Outcome.FAILED and is_booting:
+                seconds = BOOT_SECONDS
+            else:
+                self._count_failures(visit)
+                observation = self._describe(visit, desired)
+                seconds = visit.seconds_until_next(desired, is_judged=self.rollout.is_judged(visit.guest.id))
+        except (ApiError, GuestError) as error:
+            self._note_unread(visit.guest.id)
+            record.failures += not isinstance(error, NotConnectedError)
+            record.releases = ()
+            observation, seconds = self._describe_failure(visit, desired, error)
+            if visit.is_new:
+                seconds = min(seconds or NEW_SECONDS, NEW_SECONDS)
+        record.visited_at = loop_time()
+        VISIT_SECONDS.labels(result_label(bool(observation.reachable))).observe(loop_time() - began)
+        self._report(visit, observation)
+        return seconds
+
+    async def _visit(self, visit: Visit, desired: DesiredState) -> None:
+        """Read everything, write, and decide. Raises ApiError and GuestError."""
+        has_news = set(self.guests.inventory.reports.find_ours(visit.guest.id)) != desired.addresses
+        access = await read_access(self.guests.client, visit.guest)
+        async with self.clients.session(access, is_urgent=visit.is_young or has_news) as client:
+            await self._read(visit, client)
+            if visit.needs_machines and visit.guest.on_harvester and desired.names_interface:
+                with visit.errors.collect():
+                    visit.record.interfaces = await read_interfaces(client)
+            if desired.places:
+                await self._observe(visit, desired, client)
+            await self._write_config_map(visit, desired, client)
+            with visit.parking.collect():
+                await self._park(visit, desired, client)
+        if visit.observed is not None:
+            visit.wish = find_goal(desired, visit.observed, self.rollout)
+            visit.steps = plan_releases(visit.observed.releases, visit.wish)
+            if visit.needs_helm:
+                visit.record.keep_observed(visit.observed, visit.observed_at)
+                self._enqueue_helm(visit)
+        await self._follow_services(visit)
+
+    async def _read(self, visit: Visit, client: KubeClient) -> None:
+        """Read which addresses it uses. Raises ApiError and GuestError."""
+        visit.config_maps, visit.services = await read_in_use(client)
+        visit.guest_now = client.server_now()
+        visit.in_use = find_in_use(visit.config_maps, visit.services)
+        self._take(visit, Source.OBJECTS, visit.in_use)
+        if visit.needs_machines:
+            with visit.errors.collect():
+                self._take(visit, Source.MACHINES, await read_machines(client))
+                visit.record.machines_read_at = loop_time()
+
+    async def _observe(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
+        """Read its releases and what they run; what fails does not keep the addresses from being written."""
+        record, began = visit.record, loop_time()
+        try:
+            observed = await observe(
+                client,
+                desired.places,
+                with_pods=self.rollout.is_judged(visit.guest.id),
+                other_providers=None if visit.needs_machines else record.other_providers,
+            )
+        except (ApiError, GuestError) as error:
+            visit.unseen, record.releases = error, ()
+            return
+        record.other_providers, record.releases = (
+            observed.other_providers,
+            record.mark_foreign(observed.releases),
         )
-        trouble = written.error or unseen or parking.first or troubles.first
-        return observation, self._seconds_until_next(state, duty, written, steps, trouble)
+        visit.observed, visit.observed_at = replace(observed, releases=record.releases), began
 
-    # What is read and written
+    async def _write_config_map(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
+        """Set the keys of its floating IPs, where they belong now."""
 
-    async def _read_in_use(
-        self, state: GuestState, guest: Guest, client: KubeClient, began: datetime
-    ) -> tuple[tuple[Json, ...], tuple[AddressedService, ...], InUseAddresses]:
-        config_maps, services = await read_in_use(client)
-        in_use = find_in_use(config_maps, services)
-        self._take(state, guest.id, Source.OBJECTS, began, in_use)
-        return config_maps, services, in_use
-
-    async def _read_machines(
-        self, state: GuestState, guest: Guest, client: KubeClient, began: datetime
-    ) -> None:
-        machines = await read_machines(client)
-        self._take(state, guest.id, Source.MACHINES, began, machines)
-        state.visits.machines_read_at = loop_time()
-
-    async def _observe(self, state: GuestState, duty: Duty, client: KubeClient, *, is_due: bool) -> Observed:
-        """Return what its releases show; `is_due`: read all Deployments, which matters now and then."""
-        record = state.visits
-        observed = await observe(
-            client,
-            duty.places,
-            with_pods=self.rollout.is_judged(duty.guest.id),
-            around=None if is_due else record.around,
-        )
-        record.around, record.releases = observed.around, record.mark_foreign(observed.releases)
-        return replace(observed, releases=record.releases)
-
-    async def _sync_config_map(
-        self,
-        duty: Duty,
-        client: KubeClient,
-        config_maps: tuple[Json, ...],
-        in_use: InUseAddresses,
-        observed: Observed | None,
-    ) -> ConfigMapResult:
         async def may_write() -> bool:
-            return duty.is_complete and await self.permits.may_write(duty.held)
+            return desired.is_complete and await self._may_write(desired.held)
 
         # What this guest cluster uses already stays: its former key had it, or a Service has it.
-        in_conflict = {each for each in duty.in_conflict if in_use.carrier_of(each) is None}
-        granted = frozenset(each for each in duty.granted if parse_address(each) not in in_conflict)
-        namespace = choose_namespace(duty, observed, find_namespace(config_maps, duty.known))
+        in_conflict = {each for each in desired.in_conflict if visit.in_use.user_of(each) is None}
+        granted = frozenset(each for each in desired.granted if parse_address(each) not in in_conflict)
+        before = find_namespace(visit.config_maps, desired.known)
+        namespace = choose_namespace(desired, visit.observed, before)
         namespace = namespace or self.configuration.settings.kubevip_namespace
         writer = ConfigMapWriter(client=client, permit=may_write)
-        keys = build_keys(duty.floating_ips, granted)
-        result = await writer.sync(config_maps, namespace, keys, duty.known)
-        if result.outcome in (Outcome.WRITTEN, Outcome.FAILED):
-            count_event(
-                self.guests, duty.guest, GuestEvent.CONFIG_MAP, success=result.outcome is Outcome.WRITTEN
-            )
-        return replace(result, overruled=find_overruled(duty.floating_ips, keys))
+        keys = build_keys(desired.floating_ips, granted)
+        written = await writer.sync(visit.config_maps, namespace, keys, desired.known)
+        visit.written = replace(written, overruled=find_overruled(desired.floating_ips, keys))
+        is_written = written.outcome is Outcome.WRITTEN
+        if is_written or written.outcome is Outcome.FAILED:
+            count_event(self.guests, visit.guest, GuestEvent.CONFIG_MAP, success=is_written)
+        if is_written:
+            visit.config_maps = await read_config_maps(client)
+            self._take(visit, Source.OBJECTS, find_in_use(visit.config_maps, visit.services))
+        visit.record.foreign_pools = find_foreign_pools(visit.config_maps)
 
-    async def _park(self, duty: Duty, client: KubeClient, observed: Observed) -> None:
+    async def _may_write(self, held: tuple[FloatingIPReservation, ...]) -> bool:
+        """Return whether addresses are still their owners', and this replica still leads."""
+        if not self.gate.is_open:
+            return False
+        slots = asyncio.Semaphore(READS_AT_ONCE)
+
+        async def is_held(each: FloatingIPReservation) -> bool:
+            async with slots:
+                return await self.reservations.is_held_by(each.name, each.spec.owner)
+
+        try:
+            if not all(await asyncio.gather(*map(is_held, held))):
+                return False
+        except UnavailableError as error:
+            # The guest cluster has no part in that, and is not to wait as if it had.
+            logger.debug("Could not confirm addresses", extra={"error": str(error)})
+            return False
+        return self.leads()
+
+    async def _park(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
         """Let Harvester's kube-vip make room for fipop's, or run again. Raises ApiError."""
-        park = should_park(observed.kube_vip, removes=duty.removes)
-        for each in find_harvester(observed.daemon_sets) if park is not None else ():
+        if visit.observed is None:
+            return
+        park = should_park(visit.observed.kube_vip, removes=desired.removes)
+        for each in find_harvester(visit.observed.daemon_sets) if park is not None else ():
             if each.is_parked != park:
-                fields = {"guest": duty.guest.id, "park": park}
+                fields = {"guest": visit.guest.id, "park": park}
                 logger.info("Changing the kube-vip of Harvester", extra=fields)
                 patch = build_patch(each, park=bool(park))
                 await client.merge_patch(DAEMON_SETS, each.name, patch, namespace=each.namespace)
 
-    # What follows from it
-
-    def _enqueue_helm(self, state: GuestState, duty: Duty, steps: tuple[Step, ...], wish: Wish) -> None:
+    def _enqueue_helm(self, visit: Visit) -> None:
+        record, wish, steps = visit.record, visit.wish, visit.steps
         target = wish.target.name if wish.target is not None else ""
-        if not any(each.verb.needs_turn for each in steps):
-            return
         is_back = wish.reason == "RolledBack" or wish.leaves is not None
-        has_begun = self.rollout.is_judged(duty.guest.id) and (
-            state.visits.began_target == target or any(each.release.made_for == target for each in steps)
+        has_begun = self.rollout.is_judged(visit.guest.id) and (
+            record.began_target == target or any(each.release.made_for == target for each in steps)
         )
         is_new = any(each.release.is_missing for each in steps)
         # A new one that has one of its releases is finished before the next one.
-        has_begun |= is_new and not all(each.is_missing for each in state.visits.releases)
+        has_begun |= is_new and not all(each.is_missing for each in record.releases)
         priority = Priority.NORMAL if is_new else Priority.BACKGROUND
         # Who goes back, or has a deadline, does not wait for hundreds that opted in at once.
         priority = Priority.URGENT if is_back or has_begun else priority
-        rest = state.visits.rest_seconds(target)
-        self.queues.add(Request(Key(Kind.INSTALL, "", duty.guest.id), priority, rest))
+        self.queues.add(request_install(visit.guest.id, priority, record.backoff_seconds(target)))
 
-    def _judge(
-        self,
-        state: GuestState,
-        duty: Duty,
-        steps: tuple[Step, ...],
-        wish: Wish,
-        unseen: FipopError | None,
-    ) -> dict[Role, Finding]:
-        if not duty.keeps:
-            return {}
-        if unseen is not None:
-            return dict.fromkeys(Role, judge_unseen(unseen))
-        settings = self.configuration.settings
-        places = {each.role: (each.namespace, each.name) for each in find_places(settings, ())}
-        unknown = settings.unknown_release_options
-        return {
-            each.release.role: judge_release(
-                each,
-                "OptionUnknown" if unknown else wish.reason_of(each.release),
-                place=places[each.release.role],
-                error=state.visits.find_error(each.release) if each.verb.needs_turn else None,
-                problem=self.rollout.problem,
-                waits=each.verb.needs_turn,
-                held_up=describe_unknown_options(unknown) if unknown else self.rollout.held_up,
-                is_taken_by_harvester=is_taken_by_harvester(each.release, state.visits.around or ()),
+    async def _follow_services(self, visit: Visit) -> None:
+        """Make the floating IPs that its Services need; what fails is tried again by a list of them alone."""
+        if not visit.record.follows_services or visit.guest_now is None:
+            return
+        try:
+            await self.demand.follow(visit.record, visit.guest, visit.services, visit.guest_now)
+        except FipopError as error:
+            logger.debug("Could not make FloatingIPs", extra={"guest": visit.guest.id, "error": str(error)})
+            self.queues.add(request_services(visit.guest.id))
+
+    # What is reported
+
+    def _describe(self, visit: Visit, desired: DesiredState) -> GuestObservation:
+        """Return what a visit found, as floating IPs report it."""
+        observed, error = visit.observed, visit.parking.first
+        unparked = error if isinstance(error, ApiError) and error.is_refusal else None
+        written = replace(visit.written, error=visit.written.error or unparked)
+        is_bare = desired.removes and observed is not None and not observed.has_provider
+        finalizers = sum(each.has_finalizer for each in visit.services) if is_bare else 0
+        return GuestObservation(
+            reachable=True,
+            configured={
+                each.key: judge_config_map(
+                    each.key,
+                    written,
+                    mismatch=describe_mismatch(self.guests.inventory, each, visit.record.interfaces),
+                    finalizers=finalizers,
+                )
+                for each in desired.floating_ips
+            },
+            served=desired.served,
+            conditions=self._judge_releases(visit) if desired.keeps else {},
+            releases=tuple(
+                describe_status(each) for each in observed.releases if desired.keeps or each.revision
             )
-            for each in steps
-        }
+            if observed is not None
+            else None,
+        )
+
+    def _judge_releases(self, visit: Visit) -> dict[Role, Finding]:
+        if visit.unseen is not None:
+            return dict.fromkeys(Role, judge_unseen(visit.unseen))
+        return judge_releases(
+            visit.steps,
+            visit.wish,
+            visit.record,
+            self.configuration.settings,
+            problem=self.rollout.problem,
+            held_up=self.rollout.held_up,
+        )
 
     def _describe_failure(
-        self, state: GuestState, duty: Duty, error: FipopError
+        self, visit: Visit, desired: DesiredState, error: FipopError
     ) -> tuple[GuestObservation, float | None]:
         """Return what is known of a guest cluster that could not be visited, and when to try again."""
-        guest, failures, is_new = duty.guest, state.visits.failures, self._is_provisioning(duty.guest)
+        guest, failures, is_new = visit.guest, visit.record.failures, visit.is_provisioning
         if isinstance(error, NotConnectedError):
             if is_new:
-                return provisioning(installs=duty.keeps), None
-            return unreachable("GuestDisconnected", str(error), installs=duty.keeps), None
+                return provisioning(installs=desired.keeps), None
+            return unreachable("GuestDisconnected", str(error), installs=desired.keeps), None
         if isinstance(error, KubeconfigMissingError) and error.is_absent and is_new:
-            return provisioning(installs=duty.keeps), SECRET_BACKOFF.step_seconds(failures)
-        if not state.is_dropped:
+            return provisioning(installs=desired.keeps), SECRET_BACKOFF.step_seconds(failures)
+        if self._is_current(visit):
             count_event(self.guests, guest, GuestEvent.API_CONNECTION, success=False)
         error = explain_refusal(error, workspace=guest.cluster.namespace, cluster_name=guest.cluster_name)
         fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(error)}
         level = logging.WARNING if failures == 1 else logging.DEBUG
         logger.log(level, "Could not visit guest cluster", extra=fields)
         if not guest.provisioned and is_new:
-            return provisioning(installs=duty.keeps), BOOT_SECONDS
+            return provisioning(installs=desired.keeps), BOOT_SECONDS
         reason = "KubeconfigMissing" if isinstance(error, KubeconfigMissingError) else "GuestUnreachable"
-        found = unreachable(reason, str(error), installs=duty.keeps)
-        if isinstance(error, ConflictError):
-            return found, SOON_SECONDS
-        return found, self._retry_seconds(state, guest, error)
+        seconds = SOON_SECONDS if isinstance(error, ConflictError) else visit.retry_seconds(error)
+        return unreachable(reason, str(error), installs=desired.keeps), seconds
 
-    def _seconds_until_next(
-        self,
-        state: GuestState,
-        duty: Duty,
-        written: ConfigMapResult,
-        steps: tuple[Step, ...],
-        trouble: FipopError | None,
-    ) -> float | None:
-        """Return when to come back, if that is sooner than the interval."""
-        waits = [each.seconds for each in steps if each.verb is Verb.WAIT]
-        unready = (each.release for each in steps if duty.keeps and each.release.problem)
-        # Soon after a change often, later less and less. Without a release, helm has its visit.
-        waits += [max(SOON_SECONDS, each.age_seconds / 2) for each in unready if each.revision]
-        if self.rollout.is_judged(duty.guest.id) and not any(each.verb.needs_turn for each in steps):
-            waits.append(JUDGED_SECONDS)
-        if written.outcome is Outcome.WITHHELD or isinstance(trouble, ConflictError):
-            waits.append(SOON_SECONDS)
-        if trouble is None:
-            state.visits.failures, state.visits.finished_at = 0, self._now().timestamp()
-            return min(waits, default=None)
-        state.visits.failures += 1
-        retry = self._retry_seconds(state, duty.guest, trouble)
-        return min([*waits, *([retry] if retry is not None else [])], default=None)
+    def _report(self, visit: Visit, observation: GuestObservation) -> None:
+        """Have the statuses of floating IPs written if a visit found something else than the one before."""
+        record, guest = visit.record, visit.guest
+        if not self._is_current(visit):
+            return
+        if observation.reachable:
+            count_event(self.guests, guest, GuestEvent.API_CONNECTION, success=True)
+        if visit.is_new and not observation.reachable and record.observation is None:
+            return  # its status is written when it is known
+        if record.observation != observation:
+            record.observation = observation
+            floating_ips = self.guests.inventory.floating_ips_of(guest.id)
+            self.queues.add(*map(request_floating_ip, floating_ips))
 
-    def _retry_seconds(self, state: GuestState, guest: Guest, error: FipopError) -> float | None:
-        """Return when to try again what failed; None at the interval: an API server refuses the very object."""
-        if isinstance(error, ApiError) and error.is_lasting:
-            return None
-        return retry_delay_seconds(self._age_seconds(guest), state.visits.failures)
+    def _count_failures(self, visit: Visit) -> None:
+        record = visit.record
+        if visit.error is None:
+            record.failures, record.finished_at = 0, self._now().timestamp()
+        else:
+            record.failures += 1
 
-    # What is noted
+    def _take(self, visit: Visit, source: Source, found: InUseAddresses) -> None:
+        """Take in what was read wholly."""
+        inventory, guest_id = self.guests.inventory, visit.guest.id
+        if self.guests.has_nothing(guest_id) or not self._is_current(visit):
+            return
+        self.queues.add(
+            *request_users(inventory, inventory.reports.take(guest_id, source, visit.began, found))
+        )
+        self.gate.note_answer()
+        if inventory.reports.read_since(guest_id) is not None:
+            self.queues.add(*map(request_reservation, inventory.find_quarantined(guest_id)))
+            self.gate.note_read(guest_id)
 
-    def _note_floating_ips(self, state: GuestState, guest_id: str) -> None:
-        record, found = state.visits, self.guests.inventory.floating_ips_of(guest_id)
+    def _note_unread(self, guest_id: str) -> None:
+        if not self.guests.has_nothing(guest_id):  # it may be gone since the visit began
+            self.guests.inventory.reports.note_unread(guest_id, self._now())
+
+    def _note_floating_ips(self, record: GuestRecord, guest_id: str) -> None:
+        found = self.guests.inventory.floating_ips_of(guest_id)
         if found:
             record.bare_since = None
         elif record.bare_since is None:
@@ -412,80 +463,31 @@ class VisitController:
             # Nothing checks it any more: what was found last would be reported for good.
             record.observation = record.finished_at = None
 
-    def _take(
-        self, state: GuestState, guest_id: str, source: Source, began: datetime, found: InUseAddresses
-    ) -> None:
-        """Take in what was read wholly."""
-        reports = self.guests.inventory.reports
-        if self.guests.has_nothing(guest_id) or self.guests.state(guest_id) is not state:
-            return
-        news = reports.take(guest_id, source, began, found)
-        self.queues.add(*request_users(self.guests.inventory, news))
-        self.gate.note_answer()
-        if reports.read_since(guest_id) is not None:
-            self.queues.add(*map(request_reservation, self.guests.inventory.find_quarantined(guest_id)))
-            self.gate.note_read(guest_id)
+    # When it is visited
 
-    def _note_unread(self, guest_id: str) -> None:
-        if not self.guests.has_nothing(guest_id):  # it may be gone since the visit began
-            self.guests.inventory.reports.note_unread(guest_id, self._now())
+    def _retry_after(self, seconds: float) -> RetryAfter:
+        """Return when to come back: spread, so that a fleet that started together does not stay together."""
+        return RetryAfter(seconds * self.random.uniform(0.9, 1.0))
 
-    def _note(self, state: GuestState, duty: Duty, observation: GuestObservation) -> None:
-        if state.is_dropped:
-            return
-        if observation.reachable:
-            count_event(self.guests, duty.guest, GuestEvent.API_CONNECTION, success=True)
-        is_new = self._age_seconds(duty.guest) < NEW_GUEST_SECONDS
-        if is_new and not observation.reachable and state.visits.observation is None:
-            return  # its status is written when it is known
-        if state.visits.observation != observation:
-            state.visits.observation = observation
-            floating_ips = self.guests.inventory.floating_ips_of(duty.guest.id)
-            self.queues.add(*map(request_floating_ip, floating_ips))
-
-    def _next(self, seconds: float | None) -> float:
-        """Return the time to the next visit: spread, so that a fleet that started together does not stay together."""
-        interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
-        return min(interval, seconds or interval) * self.random.uniform(0.9, 1.0)
-
-    def _is_provisioning(self, guest: Guest) -> bool:
-        """Whether a guest cluster is new, and no status tells of an answer or a fault of it."""
-        was_tried = any(each.reachable is not None for each in self.guests.inventory.guest_statuses(guest.id))
-        return self._age_seconds(guest) < PROVISIONING_SECONDS and not was_tried
-
-    def _are_machines_due(self, state: GuestState, guest: Guest) -> bool:
-        """Whether nodes, the API server and all Deployments are read: in the first hour, then hourly.
+    def _begin(self, record: GuestRecord, guest: Guest) -> Visit:
+        """Begin a visit. Nodes, the API server and all Deployments are read in the first hour, then hourly.
 
         And as long as a quarantine waits for that.
         """
-        is_over = loop_time() - state.visits.machines_read_at >= MACHINES_SECONDS
-        return is_over or self._is_young(guest) or bool(self.guests.inventory.find_quarantined(guest.id))
+        inventory = self.guests.inventory
+        visit = Visit(
+            guest=guest,
+            record=record,
+            began=self._now(),
+            was_tried=inventory.was_tried(guest.id),
+            needs_machines=loop_time() - record.machines_read_at >= YOUNG_SECONDS
+            or bool(inventory.find_quarantined(guest.id)),
+        )
+        visit.needs_machines |= visit.is_young
+        return visit
 
-    def _is_young(self, guest: Guest) -> bool:
-        return self._age_seconds(guest) < MACHINES_SECONDS
-
-    def _age_seconds(self, guest: Guest) -> float:
-        return (self._now() - guest.cluster.metadata.creation_timestamp).total_seconds()
+    def _is_current(self, visit: Visit) -> bool:
+        return self.guests.is_current(visit.guest.id, visit.record)
 
     def _now(self) -> datetime:
         return self.guests.client.server_now()
-
-
-@dataclass(slots=True)
-class Troubles:
-    """The parts of a visit that failed without ending it: `first` is the first one's error."""
-
-    first: FipopError | None = None
-
-    @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Go on after a failure."""
-        try:
-            yield
-        except (ApiError, GuestError) as error:
-            self.first = self.first or error
-
-
-def _has_no_provider(releases: Iterable[Release]) -> bool:
-    found = [each for each in releases if each.role is Role.CLOUD_PROVIDER]
-    return bool(found) and found[0].status is Status.ABSENT

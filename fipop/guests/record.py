@@ -1,25 +1,30 @@
-"""What a leader remembers of one guest cluster between visits. All of it can be found out again."""
+"""All that a leader remembers of one guest cluster. All of it can be found out again."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fipop.addresses.guests import GuestObservation
+from fipop.addresses.guests import AddressRecord
+from fipop.api.conditions import Finding
 from fipop.backoff import Backoff
-from fipop.boundary import loop_time
 from fipop.errors import FipopError
+from fipop.guests.observed import Observed
 from fipop.helm.charts import Target
-from fipop.helm.releases import Owner, Release
+from fipop.helm.releases import Release, ReleaseOwner
 from fipop.helm.workloads import Workload
+from fipop.interfaces import loop_time
+from fipop.rancher.links import Discovery
 from fipop.rancher.objects import ProvisioningCluster
 
+FRESH_SECONDS = 10.0
+"""How old what a visit saw is at most when helm goes by it."""
 HELM_BACKOFF = Backoff(first_seconds=30.0, limit_seconds=1800.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HelmRest:
+class HelmBackoff:
     """helm failed in a guest cluster, or changed what should have been right: it rests, longer each time."""
 
     target: str
@@ -30,35 +35,59 @@ class HelmRest:
 
 
 @dataclass(slots=True, kw_only=True)
-class VisitRecord:
-    """The part of a guest cluster's record that visits and helm keep. Times are those of the loop's clock."""
+class GuestRecord(AddressRecord):
+    """The record of one guest cluster. Times are those of the loop's clock."""
 
-    observation: GuestObservation | None = None
-    """What the last visit found; None before the first one."""
-    releases: tuple[Release, ...] = ()
-    """The releases as the last visit found them; empty if they were not seen."""
+    # Discovery
+
+    announced: Discovery | None = None
+    """What was found when its floating IPs and a visit were enqueued for it last."""
+    failed_lookups: int = 0
+
+    # Visits
+
     visited_at: float | None = None
     """When the last visit ended, whether the guest cluster answered or not; None before the first one."""
     failures: int = 0
     """How many visits failed in a row."""
     finished_at: float | None = None
     """The Unix time of the last whole visit; None before it."""
-    rest: HelmRest | None = None
-    began_at: float | None = None
-    """When helm took the guest cluster up for the target that it was brought to last."""
-    began_target: str = ""
-    foreign: set[str] = field(default_factory=set)
-    """The uids of Secrets of releases that kube-fip-operator did not make, so that helm is asked once."""
-    around: tuple[Workload, ...] | None = None
-    """The Deployments that matter to the cloud provider, as they were read last."""
-    foreign_pools: frozenset[str] = frozenset()
-    """The namespaces whose pool is none of fipop's; "global" stands for all others."""
-    interfaces: Mapping[str, str] = field(default_factory=dict)
-    """Those of Harvester's networks, as its cloud provider listed them when nodes were read last."""
     machines_read_at: float = -math.inf
     """When nodes and Deployments were read last."""
     bare_since: float | None = None
     """Since when the guest cluster has no floating IP; None if it has one."""
+    foreign_pools: frozenset[str] = frozenset()
+    """The namespaces whose pool is none of fipop's; "global" stands for all others."""
+    interfaces: Mapping[str, str] = field(default_factory=dict)
+    """Those of Harvester's networks, as its cloud provider listed them when nodes were read last."""
+
+    # Floating IPs for Services
+
+    idle_since: dict[str, float] = field(default_factory=dict)
+    """Since when no Service uses a floating IP, by its uid."""
+    demand: Finding | None = None
+    """Whether all Services that wait get a floating IP; None before the first list."""
+    services_reported_at: float = -math.inf
+    """When a status was written last that says it."""
+
+    # Releases
+
+    releases: tuple[Release, ...] = ()
+    """The releases as the last visit found them; empty if they were not seen."""
+    observed: Observed | None = None
+    """What the last visit saw, if helm has to change something; None else."""
+    observed_at: float = -math.inf
+    """When that visit began to read it."""
+    turn_ended_at: float = -math.inf
+    """When helm was last done with the guest cluster."""
+    other_providers: tuple[Workload, ...] | None = None
+    """The Deployments that matter to the cloud provider, as they were read last."""
+    foreign: set[str] = field(default_factory=set)
+    """The uids of Secrets of releases that kube-fip-operator did not make, so that helm is asked once."""
+    began_at: float | None = None
+    """When helm took the guest cluster up for the target that it was brought to last."""
+    began_target: str = ""
+    backoff: HelmBackoff | None = None
     _chosen: tuple[object, tuple[Target, Target | None]] | None = None
     """The targets of this guest cluster, and what they were chosen from."""
 
@@ -72,35 +101,54 @@ class VisitRecord:
             self._chosen = chosen_from, (target.for_guest(cluster), own_stable)
         return self._chosen[1]
 
-    def rest_seconds(self, target: str) -> float:
+    def backoff_seconds(self, target: str) -> float:
         """Return how long helm rests; nothing that failed with another target counts."""
-        is_same = self.rest is not None and self.rest.target == target
-        return max(self.rest.until - loop_time(), 0.0) if self.rest is not None and is_same else 0.0
+        is_same = self.backoff is not None and self.backoff.target == target
+        return max(self.backoff.until - loop_time(), 0.0) if self.backoff is not None and is_same else 0.0
 
-    def let_rest(self, target: str, errors: Mapping[str, FipopError]) -> None:
+    def record_failure(self, target: str, errors: Mapping[str, FipopError]) -> None:
         """Let helm rest after a turn in which it failed, or repaired what it had made."""
-        before = self.rest.failures if self.rest is not None and self.rest.target == target else 0
+        before = self.backoff.failures if self.backoff is not None and self.backoff.target == target else 0
         for error in errors.values():
             error.with_traceback(None)  # it would keep alive all that the run had in hand
-        self.rest = HelmRest(
+        self.backoff = HelmBackoff(
             target=target,
             failures=before + 1,
             until=loop_time() + HELM_BACKOFF.step_seconds(before + 1),
             errors=errors,
         )
 
-    def note_turn(self, target: str) -> None:
+    def record_turn(self, target: str) -> None:
         """Record that helm takes the guest cluster up for a target."""
         if self.began_target != target:
             self.began_target, self.began_at = target, loop_time()
 
+    def end_turn(self) -> None:
+        """Record that helm is done with the guest cluster, for now: what was seen before it is so no more."""
+        self.observed, self.turn_ended_at = None, loop_time()
+
+    def keep_observed(self, observed: Observed, began: float) -> None:
+        """Keep what a visit saw for the turn of helm, unless helm changed it since the visit `began` to read."""
+        if began >= self.turn_ended_at:
+            self.observed, self.observed_at = observed, began
+
+    def take_observed(self, places: Sequence[Release]) -> Observed | None:
+        """Return what the last visit saw at these places, once, if helm can still go by it."""
+        observed, self.observed = self.observed, None
+        if observed is None or loop_time() - self.observed_at > FRESH_SECONDS:
+            return None
+        is_there = [str(each) for each in observed.releases] == [str(each) for each in places]
+        return observed if is_there else None
+
     def find_error(self, release: Release) -> FipopError | None:
         """Return why helm failed for a release when it ran last."""
-        return self.rest.errors.get(str(release)) if self.rest is not None else None
+        return self.backoff.errors.get(str(release)) if self.backoff is not None else None
 
     def mark_foreign(self, releases: Iterable[Release]) -> tuple[Release, ...]:
         """Return releases with what helm said of them before."""
         return tuple(
-            replace(each, owner=Owner.OTHER) if each.record and each.record.uid in self.foreign else each
+            replace(each, owner=ReleaseOwner.OTHER)
+            if each.record and each.record.uid in self.foreign
+            else each
             for each in releases
         )

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from fipop.deadlines import FOREIGN_LEASE_SECONDS, HELM_DEADLINE_SECONDS, OTHER_HELM_SECONDS
 from fipop.helm.charts import Target
-from fipop.helm.releases import Owner, Release, Status
-from fipop.rollout.plan import Wish
+from fipop.helm.releases import Release, ReleaseOwner, Status
+from fipop.rollout.plan import ReleaseGoal
 
 GRACE_SECONDS = HELM_DEADLINE_SECONDS + FOREIGN_LEASE_SECONDS
 """How long after its start a helm process of fipop can be alive, also one of a former leader."""
@@ -35,7 +35,7 @@ class Verb(StrEnum):
     UNINSTALL = "uninstall"
 
     @property
-    def needs_turn(self) -> bool:
+    def needs_helm(self) -> bool:
         """Whether it waits for its turn in the queue of helm."""
         return self not in (Verb.NOTHING, Verb.WAIT)
 
@@ -52,13 +52,13 @@ class Step:
     """How it differs from what is wanted, if that stays so."""
 
 
-def plan_releases(releases: Iterable[Release], wish: Wish) -> tuple[Step, ...]:
+def plan_releases(releases: Iterable[Release], wish: ReleaseGoal) -> tuple[Step, ...]:
     """Return a step for each release: kube-vip first, but last when both go."""
     steps = [plan_release(each, wish) for each in releases]
     return tuple(reversed(steps) if wish.remove else steps)
 
 
-def plan_release(release: Release, wish: Wish) -> Step:
+def plan_release(release: Release, wish: ReleaseGoal) -> Step:
     """Return what to do about one release."""
     step, awaited = _decide(release, wish), wish.awaited
     is_left = step.verb is Verb.NOTHING and release.revision > 0
@@ -67,28 +67,28 @@ def plan_release(release: Release, wish: Wish) -> Step:
     return step
 
 
-def _decide(release: Release, wish: Wish) -> Step:
+def _decide(release: Release, wish: ReleaseGoal) -> Step:
     """Return the step by the first rule that applies."""
-    if release.owner is Owner.OTHER:
+    if release.owner is ReleaseOwner.OTHER:
         return Step(release=release)
     grace = OTHER_HELM_SECONDS if release.is_by_hand else GRACE_SECONDS
     if release.status.is_under_way and release.age_seconds < grace:
         return Step(release=release, verb=Verb.WAIT, seconds=grace - release.age_seconds)
-    if release.owner is Owner.UNKNOWN:
+    if release.owner is ReleaseOwner.UNKNOWN:
         return Step(release=release, verb=Verb.INSPECT if wish.compare or wish.remove else Verb.NOTHING)
     if wish.remove:
         return _plan_removal(release, wish)
     is_kept = wish.keeps_first and release.revision == 1
     if wish.leaves is not None and release.made_for == wish.leaves.name and not is_kept:
         return Step(release=release, verb=Verb.ROLL_BACK if wish.may_change else Verb.NOTHING)
-    if wish.target is None or (release.status is Status.ABSENT and release.beside):
+    if wish.target is None or (release.status is Status.ABSENT and release.conflicting_workloads):
         return Step(release=release)
     if release.status is not Status.DEPLOYED:
         return Step(release=release, verb=Verb.UNLOCK if release.status.is_under_way else Verb.UPGRADE)
     return _plan_deployed(release, wish, wish.target)
 
 
-def _plan_removal(release: Release, wish: Wish) -> Step:
+def _plan_removal(release: Release, wish: ReleaseGoal) -> Step:
     if release.status is Status.ABSENT:
         return Step(release=release)
     if not wish.may_change:
@@ -96,7 +96,7 @@ def _plan_removal(release: Release, wish: Wish) -> Step:
     return Step(release=release, verb=Verb.UNINSTALL)
 
 
-def _plan_deployed(release: Release, wish: Wish, target: Target) -> Step:
+def _plan_deployed(release: Release, wish: ReleaseGoal, target: Target) -> Step:
     is_there = bool(release.workloads) or release.age_seconds < REPAIR_SECONDS
     if release.is_at(target) and is_there:
         return Step(release=release)

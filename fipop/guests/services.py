@@ -3,29 +3,59 @@
 A floating IP is busy if a Service uses one of its addresses, or waits for one that it has free. Each Service that waits
 beyond that wants another floating IP; then `preAllocate` are not busy, and there are `minAllocate` in all. At most
 `maxAllocate` are made, within `maxPerGuest`. One of fipop's making that is not busy, and not wanted, is let go.
+
+A Service waits since it was created, or since our cloud provider said that its pool has no address for it. Other
+providers say nothing: there a Service waits that has no address, and asks for none by name.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
 
 from fipop.addresses.claims import read_addresses
-from fipop.addresses.request import Request, read_request
+from fipop.addresses.request import AddressRequest, read_request
 from fipop.api import names
+from fipop.api.codec import parse_time
 from fipop.api.conditions import ConditionType, Finding, Verdict
+from fipop.api.names import parse_go_bool
 from fipop.api.objects import EPOCH, FloatingIP, PerGuest
-from fipop.guests.service_uses import ServiceUse
-from fipop.ipam.addresses import Address, Family
+from fipop.api.service import Service, split_classes
+from fipop.guests.in_use import find_in_use, read_name
+from fipop.ipam.addresses import Address, Family, FamilyPolicy
+from fipop.jsons import as_list, as_mapping, as_text
 
+WAIT = timedelta(seconds=5)
+"""How long a Service has no address until it counts as waiting: its provider may be about to serve it."""
+_FULL = frozenset({"PoolFull", "NoPool"})
 MOST_NAMED = 3
 """How many Services that wait a message names."""
 MET = Finding(verdict=Verdict.TRUE, reason="DemandMet", message="No Service waits for another FloatingIP.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Want:
+class ServiceUse:
+    """A Service that uses addresses, or waits for some; its names are fit for a condition."""
+
+    namespace: str
+    name: str
+    addresses: frozenset[Address] = frozenset()
+    lacking: tuple[Family, ...] = ()
+    """The families of which it waits for an address."""
+    is_flexible: bool = False
+    """Whether one of them is enough (PreferDualStack)."""
+    since: datetime | None = None
+    """Since when it waits; None if it does not."""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFloatingIP:
     """A floating IP to make."""
 
     service: ServiceUse | None = None
@@ -40,14 +70,14 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DemandPlan:
     """What to do for the Services of a guest cluster."""
 
-    makes: tuple[Want, ...] = ()
-    lets_go: FloatingIP | None = None
+    makes: tuple[NewFloatingIP, ...] = ()
+    delete: FloatingIP | None = None
     busy: frozenset[str] = frozenset()
     """The names of the floating IPs that Services use, or wait for."""
-    unserved: tuple[Want, ...] = ()
+    unserved: tuple[NewFloatingIP, ...] = ()
     """What is not made, for Services."""
     waiting: tuple[ServiceUse, ...] = ()
     """The Services for which there is no floating IP that has an address."""
@@ -56,7 +86,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class DemandInput:
     """What is known of a guest cluster and of the range of its oldest floating IP."""
 
     cluster: str
@@ -79,19 +109,19 @@ class Seen:
     """For how long no Service has used a floating IP, by its uid."""
 
 
-def plan_floating_ips(seen: Seen) -> Plan:
+def plan_floating_ips(given: DemandInput) -> DemandPlan:
     """Return which floating IPs to make, and which one to let go."""
-    wants, busy, waiting = _find_wants(seen)
-    per_guest, number = seen.per_guest, len(seen.floating_ips)
-    spare = [each for each in seen.floating_ips if each.name not in busy and not each.spec.service_namespace]
-    if "global" not in seen.foreign_pools:
+    wants, busy, waiting = _find_wants(given)
+    per_guest, number = given.per_guest, len(given.floating_ips)
+    spare = [each for each in given.floating_ips if each.name not in busy and not each.spec.service_namespace]
+    if "global" not in given.foreign_pools:
         missing = max(per_guest.pre_allocate - len(spare), per_guest.min_allocate - number - len(wants), 0)
-        wants += [Want()] * missing
-    makes, limit = _admit(seen, wants)
+        wants += [NewFloatingIP()] * missing
+    makes, limit = _admit(given, wants)
     unserved = tuple(each for each in wants[len(makes) :] if each.service is not None)
-    return Plan(
+    return DemandPlan(
         makes=makes,
-        lets_go=None if makes else _find_idle(seen, busy, spares=len(spare)),
+        delete=None if makes else _find_idle(given, busy, spares=len(spare)),
         busy=frozenset(busy),
         unserved=unserved,
         waiting=waiting,
@@ -99,18 +129,18 @@ def plan_floating_ips(seen: Seen) -> Plan:
     )
 
 
-def judge_demand(seen: Seen, plan: Plan, range_name: str) -> Finding:
+def judge_demand(given: DemandInput, plan: DemandPlan, range_name: str) -> Finding:
     """Return whether all Services that wait have a floating IP, or get one."""
     if plan.unserved:
         services = [str(each.service) for each in plan.unserved]
         more = f" and {len(services) - MOST_NAMED} more" if len(services) > MOST_NAMED else ""
         message = (
-            f'Range "{range_name}" allows guest cluster "{seen.cluster}" no more FloatingIPs ({plan.limit}); '
-            f"{len(seen.former)} of its addresses are in quarantine. Services wait: "
+            f'Range "{range_name}" allows guest cluster "{given.cluster}" no more FloatingIPs ({plan.limit}); '
+            f"{len(given.former)} of its addresses are in quarantine. Services wait: "
             f"{', '.join(services[:MOST_NAMED])}{more}. Delete unused Services, or raise {plan.limit}."
         )
         return Finding(verdict=Verdict.FALSE, reason="LimitReached", message=message)
-    for each in seen.floating_ips:
+    for each in given.floating_ips:
         for condition in (
             each.status.conditions if each.name in plan.busy and not each.status.addresses else ()
         ):
@@ -120,24 +150,24 @@ def judge_demand(seen: Seen, plan: Plan, range_name: str) -> Finding:
     return MET
 
 
-def _find_wants(seen: Seen) -> tuple[list[Want], set[str], tuple[ServiceUse, ...]]:
+def _find_wants(given: DemandInput) -> tuple[list[NewFloatingIP], set[str], tuple[ServiceUse, ...]]:
     """Return what Services want beside the floating IPs that there are, and the names of those that are busy.
 
     And the Services that wait: those for which there is no floating IP that has an address.
     """
-    in_use = {address: each for each in seen.services for address in each.addresses}
+    in_use = {address: each for each in given.services for address in each.addresses}
     free: defaultdict[str, list[tuple[str, Family]]] = defaultdict(list)
     busy, named = set(), set[Address]()
-    for each in seen.floating_ips:
+    for each in given.floating_ips:
         has = read_addresses(each.status.addresses or each.spec.ipaddress.split(","))
         named |= has
-        families = [one.family for one in sorted(has) if one not in in_use] if has else _expect(seen, each)
+        families = [one.family for one in sorted(has) if one not in in_use] if has else _expect(given, each)
         free[each.spec.service_namespace] += [(each.name, family) for family in families]
         if any(one in in_use for one in has):
             busy.add(each.name)
     gone: defaultdict[str, list[Address]] = defaultdict(list)
-    for address in sorted((seen.former.keys() & in_use.keys()) - named):
-        gone[seen.former[address]].append(address)
+    for address in sorted((given.former.keys() & in_use.keys()) - named):
+        gone[given.former[address]].append(address)
 
     def find_namespace(service: ServiceUse) -> str:
         return service.namespace if service.namespace in free else ""
@@ -145,26 +175,28 @@ def _find_wants(seen: Seen) -> tuple[list[Want], set[str], tuple[ServiceUse, ...
     wants = []
     for addresses in gone.values():
         service = in_use[addresses[0]]
-        wants.append(Want(service=service, namespace=find_namespace(service), addresses=tuple(addresses)))
-    without = {each.name for each in seen.floating_ips if not each.status.addresses}
+        wants.append(
+            NewFloatingIP(service=service, namespace=find_namespace(service), addresses=tuple(addresses))
+        )
+    without = {each.name for each in given.floating_ips if not each.status.addresses}
     waiting: list[ServiceUse] = []
-    needy = [each for each in seen.services if each.lacking]
+    needy = [each for each in given.services if each.lacking]
     for service in sorted(needy, key=lambda each: (each.since or EPOCH, str(each))):
         namespace = find_namespace(service)
-        if not seen.foreign_pools.isdisjoint({service.namespace, namespace or "global"}):
+        if not given.foreign_pools.isdisjoint({service.namespace, namespace or "global"}):
             continue  # no floating IP would help
         lacking, taken = _take(free[namespace], busy, service)
         if lacking:
-            wants.append(Want(service=service, namespace=namespace, families=lacking))
+            wants.append(NewFloatingIP(service=service, namespace=namespace, families=lacking))
         if lacking or taken & without:
             waiting.append(service)
     return wants, busy, tuple(waiting)
 
 
-def _expect(seen: Seen, floating_ip: FloatingIP) -> tuple[Family, ...]:
+def _expect(given: DemandInput, floating_ip: FloatingIP) -> tuple[Family, ...]:
     """Return the families that a floating IP without addresses gets."""
     request = read_request(floating_ip)
-    return request.wanted(seen.families, frozenset()) if isinstance(request, Request) else ()
+    return request.wanted(given.families, frozenset()) if isinstance(request, AddressRequest) else ()
 
 
 def _take(
@@ -188,15 +220,15 @@ def _take(
     return () if is_content else tuple(missing), taken
 
 
-def _admit(seen: Seen, wants: Sequence[Want]) -> tuple[tuple[Want, ...], str]:
+def _admit(given: DemandInput, wants: Sequence[NewFloatingIP]) -> tuple[tuple[NewFloatingIP, ...], str]:
     """Return what is made, with names, and the limit that forbids the rest."""
-    makes: list[Want] = []
-    free_names, room = _name(seen), seen.room
+    makes: list[NewFloatingIP] = []
+    free_names, room = _name(given), given.room
     for want in wants:
-        if len(seen.floating_ips) + len(makes) >= seen.per_guest.max_allocate:
+        if len(given.floating_ips) + len(makes) >= given.per_guest.max_allocate:
             return tuple(makes), "maxAllocate"
         name = next(free_names)
-        is_back = want.addresses or name in seen.former.values()
+        is_back = want.addresses or name in given.former.values()
         is_single = want.service is None or want.service.is_flexible
         needed = 0 if is_back else 1 if is_single else len(want.families)
         if room is not None and needed > room:
@@ -206,25 +238,85 @@ def _admit(seen: Seen, wants: Sequence[Want]) -> tuple[tuple[Want, ...], str]:
     return tuple(makes), ""
 
 
-def _name(seen: Seen) -> Iterator[str]:
+def _name(given: DemandInput) -> Iterator[str]:
     """Yield names, the lowest first: who had an address under one gets it back from quarantine."""
     number = 1
     while True:
         number += 1
-        name = f"{seen.cluster}{names.FLOATING_IP_SUFFIX}-{number}"
-        if name not in seen.taken:
+        name = f"{given.cluster}{names.FLOATING_IP_SUFFIX}-{number}"
+        if name not in given.taken:
             yield name
 
 
-def _find_idle(seen: Seen, busy: set[str], *, spares: int) -> FloatingIP | None:
+def _find_idle(given: DemandInput, busy: set[str], *, spares: int) -> FloatingIP | None:
     """Return the youngest floating IP of fipop's making that is not needed."""
-    if len(seen.floating_ips) <= seen.per_guest.min_allocate:
+    if len(given.floating_ips) <= given.per_guest.min_allocate:
         return None
-    for each in reversed(seen.floating_ips):
-        is_idle = seen.idle_seconds.get(each.uid, 0.0) >= seen.per_guest.release_after_seconds
+    for each in reversed(given.floating_ips):
+        is_idle = given.idle_seconds.get(each.uid, 0.0) >= given.per_guest.release_after_seconds
         is_needed = each.name in busy or (
-            not each.spec.service_namespace and spares <= seen.per_guest.pre_allocate
+            not each.spec.service_namespace and spares <= given.per_guest.pre_allocate
         )
         if each.is_made_for_services and is_idle and not is_needed and not each.is_deleting:
             return each
     return None
+
+
+# What Services use and wait for
+
+
+def read_classes(values: Mapping[str, Any]) -> frozenset[str]:
+    """Return the classes that the cloud provider serves by the values of its chart; "" stands for none."""
+    extra = values.get("extraEnv")
+    entries = map(as_mapping, as_list(extra))
+    env = {**as_mapping(extra), **{as_text(each.get("name")): each.get("value") for each in entries}}
+    if not parse_go_bool(str(env.get("KUBEVIP_ENABLE_LOADBALANCERCLASS"))):
+        return frozenset({""})
+    return split_classes(as_text(env.get("KUBEVIP_CUSTOM_LOADBALANCERCLASS_NAME")))
+
+
+def read_uses(services: Iterable[Service], classes: frozenset[str], now: datetime) -> tuple[ServiceUse, ...]:
+    """Return the Services that use addresses, or have waited for some; the cloud provider serves `classes`.
+
+    Raises: TooManyAddressesError.
+    """
+    ripe = now - WAIT
+    return tuple(
+        each if each.since is None or each.since <= ripe else replace(each, lacking=())
+        for each in (read_use(service, classes=classes) for service in services)
+        if each is not None
+    )
+
+
+def read_use(service: Service, *, classes: frozenset[str]) -> ServiceUse | None:
+    """Return how a Service uses addresses; None if it uses none and waits for none. Raises: TooManyAddressesError."""
+    parts = find_in_use((), (service,)).parts
+    addresses = frozenset(Address(each.part.family, each.part.first) for each in parts if not each.is_pool)
+    since = _find_since(service) if _is_served(service, classes) else None
+    if not addresses and since is None:
+        return None
+    wanted = service.families if service.policy is not FamilyPolicy.SINGLE_STACK else service.families[:1]
+    has = {each.family for each in addresses}
+    return ServiceUse(
+        namespace=read_name(service.namespace),
+        name=read_name(service.name),
+        addresses=addresses,
+        lacking=tuple(each for each in wanted if each not in has) if since is not None else (),
+        is_flexible=service.policy is FamilyPolicy.PREFER_DUAL_STACK,
+        since=since,
+    )
+
+
+def _is_served(service: Service, classes: frozenset[str]) -> bool:
+    is_ours = service.is_load_balancer and service.class_name in classes
+    return is_ours and not (service.is_ignored or service.is_deleting)
+
+
+def _find_since(service: Service) -> datetime | None:
+    """Return since when a Service waits for an address of its pool; None if it does not."""
+    created = parse_time(service.created)
+    if service.finding is not None:
+        found = parse_time(service.finding_since)
+        is_full = service.finding.reason in _FULL
+        return max(created, found) if created is not None and found is not None and is_full else None
+    return None if service.annotation or service.request or service.ingress else created

@@ -26,11 +26,14 @@ from fipop.helm.charts import Chart
 from fipop.helm.command import Helm
 from fipop.helm.errors import ChartError, HelmError, HelmFailure
 from fipop.helm.process import write_private
+from fipop.interfaces import loop_time
 from fipop.jsons import Json, as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, SECRETS, Resource
 from fipop.settings.options import Settings
 
+SOURCE_REST_SECONDS = 30.0
+"""How long a source of charts rests that failed."""
 MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
 _LONGEST_CREDENTIAL, _LONGEST_AUTHORITY = 16 * 1024, 512 * 1024
 _PEM = "-----BEGIN CERTIFICATE-----"
@@ -81,33 +84,52 @@ class ChartStore:
     client: KubeClient
     namespace: str
     _paths: dict[Chart, Path] = field(default_factory=dict)
+    _answers: dict[Chart, Chart] = field(default_factory=dict)
+    """By order, what was resolved since the archives were last sorted out: an order means one chart until then."""
+    _failures: dict[Chart, tuple[float, ChartError]] = field(default_factory=dict)
+    """By order, until when its source rests, and why."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def resolve(self, order: Chart, access: Access) -> Chart:
-        """Return which chart an order means now: its version and the digest of its archive. Raises ChartError."""
+        """Return which chart an order means: its version and the digest of its archive, which is on disk now.
+
+        Raises ChartError, and for some time the same one again: a source that failed rests.
+        """
         async with self._turn:
-            try:
-                with self.helm.private_folder() as folder:
-                    return await self._keep(order, await self._fetch(order, access, folder))
-            except HelmError as error:
-                condition = _REASONS.get(error.failure, "ReleaseFailed")
-                raise _problem(order, error.failure.value, condition) from error
-            except (ChartAccessError, ApiError) as error:
-                raise _problem(order, str(error), "ChartAccessMissing") from error
-            except OSError as error:
-                reason = (
-                    "the file does not exist in the pod of the operator, or fipop cannot read or store it"
-                )
-                raise _problem(order, reason) from error
+            if order in self._paths:
+                return order
+            if order in self._answers:
+                return self._answers[order]
+            until, problem = self._failures.pop(order, (0.0, None))
+            if problem is None or loop_time() >= until:
+                try:
+                    self._answers[order] = await self._resolve(order, access)
+                    return self._answers[order]
+                except ChartError as error:
+                    until, problem = loop_time() + SOURCE_REST_SECONDS, error
+            self._failures[order] = until, problem
+            raise problem
+
+    async def _resolve(self, order: Chart, access: Access) -> Chart:
+        try:
+            with self.helm.private_folder() as folder:
+                return await self._keep(order, await self._fetch(order, access, folder))
+        except HelmError as error:
+            condition = _REASONS.get(error.failure, "ReleaseFailed")
+            raise _problem(order, error.failure.value, condition) from error
+        except (ChartAccessError, ApiError) as error:
+            raise _problem(order, str(error), "ChartAccessMissing") from error
+        except OSError as error:
+            reason = "the file does not exist in the pod of the operator, or fipop cannot read or store it"
+            raise _problem(order, reason) from error
 
     async def path(self, chart: Chart, access: Access) -> Path:
         """Return the archive of a chart that was resolved, by this process or another. Raises ChartError."""
-        if chart not in self._paths:
-            await self.resolve(chart, access)
-        return self._paths[chart]
+        return self._paths[await self.resolve(chart, access)]
 
     def keep_only(self, charts: Iterable[Chart]) -> None:
-        """Delete the archives of all other charts."""
+        """Delete the archives of all other charts. The next order of a newest version asks its source again."""
+        self._answers.clear()
         wanted = {self._paths[each] for each in charts if each in self._paths}
         for chart, path in list(self._paths.items()):
             if path not in wanted:
@@ -115,7 +137,7 @@ class ChartStore:
                 path.unlink(missing_ok=True)
 
     async def read_login(self, order: Chart, access: Access) -> dict[str, str]:
-        """Return `username` and `password`, or `token`; nothing if the credential is not for this source.
+        """Return `username` and `password`; nothing if the credential is not for this source.
 
         Raises ChartAccessError and ApiError.
         """
@@ -123,15 +145,15 @@ class ChartStore:
             return {}
         name = f"Secret {self.namespace}/{access.secret}"
         data = as_mapping((await self._read(SECRETS, access.secret, "kubevipChartSecret")).get("data"))
-        texts = {key: _decode(name, data[key]) for key in ("username", "password", "token") if key in data}
         if _DOCKER_CONFIG in data:
-            texts = _read_docker_config(name, _decode(name, data[_DOCKER_CONFIG]), access.host)
-        found = {key: text for key, text in texts.items() if text}
-        if set(found) not in ({"username", "password"}, {"token"}):
+            login = _read_docker_config(name, _decode(name, data[_DOCKER_CONFIG]), access.host)
+        else:
+            login = {key: _decode(name, data.get(key)) for key in ("username", "password")}
+        if not all(login.values()):
             raise ChartAccessError(
-                f"{name} must hold username and password, or token, or a pull secret for {access.host}"
+                f"{name} must hold username and password, or a pull secret for {access.host}"
             )
-        return found
+        return login
 
     async def read_authority(self, access: Access) -> str:
         """Return the certificate authority of the sources in PEM; "" for none. Raises ChartAccessError and ApiError."""
@@ -155,8 +177,6 @@ class ChartStore:
         login, pem = await self.read_login(order, access), await self.read_authority(access)
         authority = str(write_private(folder / "ca.pem", pem)) if pem else ""
         is_registry = order.url.startswith(_OCI)
-        if "token" in login and not is_registry:
-            raise ChartAccessError("a repository over HTTP needs username and password, not a token")
         repository: Json = {"name": "charts", "url": order.url, "caFile": authority}
         files = {
             "HELM_REGISTRY_CONFIG": _render_registry(access.host, login),
@@ -241,9 +261,10 @@ def _read_docker_config(name: str, text: str, host: str) -> dict[str, str]:
 
 
 def _render_registry(host: str, login: Mapping[str, str]) -> str:
-    pair = base64.b64encode(f"{login.get('username')}:{login.get('password')}".encode()).decode()
-    entry = {"registrytoken": login["token"]} if "token" in login else {"auth": pair}
-    return json.dumps({"auths": {host: entry} if login else {}})
+    if not login:
+        return json.dumps({"auths": {}})
+    pair = base64.b64encode(f"{login['username']}:{login['password']}".encode()).decode()
+    return json.dumps({"auths": {host: {"auth": pair}}})
 
 
 def _problem(order: Chart, reason: str, condition: str = "ReleaseFailed") -> ChartError:

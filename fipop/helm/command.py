@@ -18,13 +18,11 @@ from typing import Any
 
 import pyhelm3
 
-from fipop.boundary import Finished, HelmProcess
 from fipop.deadlines import HELM_DEADLINE_SECONDS
-from fipop.errors import UnavailableError
+from fipop.errors import ConnectionCutError
 from fipop.helm.errors import HelmError, HelmFailure
-from fipop.helm.process import APPLY_IN_CLIENT, STDERR_BYTES
+from fipop.helm.process import APPLY_IN_CLIENT, STDERR_BYTES, Finished, HelmProcess
 from fipop.helm.proxy import HelmTarget, RefusedAnswerError
-from fipop.kube.client import CUT
 from fipop.texts import clean
 
 HISTORY = 10
@@ -176,7 +174,7 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
         if failure is None:
             return None
         if failure in _EXPLAINED and ended.problem is not None:
-            if isinstance(ended.problem, UnavailableError) and ended.problem.reason == CUT:
+            if isinstance(ended.problem, ConnectionCutError):
                 failure = HelmFailure.CUT
             else:
                 failure = HelmFailure.REFUSED if isinstance(ended.problem, RefusedAnswerError) else failure

@@ -58,7 +58,7 @@ class Workload:
         return self.observed and 0 < self.wanted <= self.ready
 
     @property
-    def is_around(self) -> bool:
+    def is_other_provider(self) -> bool:
         """Whether it matters to fipop's cloud provider, be it another one."""
         return bool(self.reads) or self.takes_services
 

@@ -57,6 +57,8 @@ class Address(NamedTuple):
 
 DHCP = Address(Family.IPV4, 0)
 """0.0.0.0: not an address to hold, but the wish to get one by DHCP."""
+DHCP_ADDRESSES = (DHCP, Address(Family.IPV6, 0))
+"""0.0.0.0 and ::, with which kube-vip asks a DHCP server. They are never in use."""
 
 
 def parse_address(text: str) -> Address:

@@ -17,9 +17,21 @@ from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack, overload
 
 import aiohttp
 
-from fipop.boundary import ApiRequest, ApiResponse, ApiServer, loop_time
 from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
-from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
+from fipop.errors import (
+    ApiError,
+    ConflictError,
+    ConnectionCutError,
+    ForbiddenError,
+    NamespaceTerminatingError,
+    NotFoundError,
+    RequestTimeoutError,
+    TokenRefusedError,
+    TooLargeError,
+    UnavailableError,
+    UntrustedServerError,
+)
+from fipop.interfaces import ApiRequest, ApiResponse, ApiServer, loop_time
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.resources import Listing, Resource
 
@@ -34,16 +46,6 @@ METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
 RANCHER_AUTH = "X-Api-Cattle-Auth"
 """The header by which Rancher says, with the value "false", that itself refuses the token: FACTS of its proxy."""
-TOKEN_REFUSED = "RancherTokenRefused"  # noqa: S105 - a reason
-TOO_MUCH = ("TooLarge", "TooManyPages")
-"""The reasons of an UnavailableError if an answer or a list exceeds the limits of the client."""
-TIMEOUT = "Timeout"
-"""The reason if a request was not answered in its time."""
-CUT = "ConnectionCut"
-"""The reason if the connection ended without an answer."""
-NAMESPACE_TERMINATING = "NamespaceTerminating"
-"""The reason of an ApiError if nothing can be created in a namespace any more: it is being deleted."""
-
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """What reading an answer raises that has another shape than Kubernetes gives it."""
 _METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"} | dict.fromkeys(
@@ -222,7 +224,7 @@ class KubeClient:
                 if not page["metadata"].get("continue"):
                     return Listing(tuple(items), int(page["metadata"]["resourceVersion"]))
                 query |= {"continue": page["metadata"]["continue"]}
-        raise UnavailableError(f"list {resource.kind}", status=HTTPStatus.OK, reason="TooManyPages")
+        raise TooLargeError(f"list {resource.kind}", status=HTTPStatus.OK, reason="TooManyPages")
 
     async def watch(
         self,
@@ -345,7 +347,7 @@ class KubeClient:
                     return
                 *whole, pending = (pending + chunk).split(b"\n")
                 if len(pending) > self._answer_bytes:
-                    raise UnavailableError(call.what, status=response.status, reason="TooLarge")
+                    raise TooLargeError(call.what, status=response.status, reason="TooLarge")
                 for line in whole:
                     yield line
 
@@ -359,9 +361,7 @@ class KubeClient:
                 self._note_time(response.headers.get("Date", ""))
                 yield response
         except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
-            # Before a connection stands nothing is sent: the outcome of a write is known then.
-            is_unsent = isinstance(error, aiohttp.ClientConnectorError)
-            raise UnavailableError(call.what, reason=_word(error), is_unsent=is_unsent) from error
+            raise _failure(call.what, error) from error
         finally:
             if self._on_request is not None:
                 self._on_request(RequestRecord(call.verb, call.request.path, status, loop_time() - started))
@@ -374,7 +374,7 @@ class KubeClient:
             chunks.append(chunk)
             size += len(chunk)
             if size > self._answer_bytes:
-                raise UnavailableError(call.what, status=response.status, reason="TooLarge")
+                raise TooLargeError(call.what, status=response.status, reason="TooLarge")
         return b"".join(chunks)
 
     def _note_time(self, date: str) -> None:
@@ -391,7 +391,7 @@ async def _deadline(what: str, seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise UnavailableError(what, reason=TIMEOUT) from None
+        raise _failure(what, TimeoutError()) from None
 
 
 def _build(
@@ -454,7 +454,7 @@ def _error_of(call: _Call, response: ApiResponse, text: bytes) -> ApiError:
         parsed = json.loads(text)
         status = parsed if parsed["kind"] == "Status" else {}
     if response.headers.get(RANCHER_AUTH) == "false":
-        return ApiError(call.what, status=response.status, reason=TOKEN_REFUSED)
+        return TokenRefusedError(call.what, status=response.status, reason="RancherTokenRefused")
     return _error(call, response.status, status, response.headers.get("Retry-After", ""))
 
 
@@ -476,28 +476,34 @@ def _error(call: _Call, code: int, status: Json, retry_after: str = "") -> ApiEr
         return UnavailableError(
             what, status=code, reason=reason, refuser=refuser, retry_after=wait, is_unsent=is_refused
         )
-    if any(
-        as_mapping(each).get("reason") == NAMESPACE_TERMINATING for each in as_list(details.get("causes"))
-    ):
-        reason = NAMESPACE_TERMINATING
-    kind = ForbiddenError if code == HTTPStatus.FORBIDDEN else ApiError
-    return kind(what, status=code, reason=reason, refuser=refuser)
+    if code != HTTPStatus.FORBIDDEN:
+        return ApiError(what, status=code, reason=reason, refuser=refuser)
+    if "NamespaceTerminating" in {as_mapping(each).get("reason") for each in as_list(details.get("causes"))}:
+        return NamespaceTerminatingError(what, status=code, reason="NamespaceTerminating", refuser=refuser)
+    return ForbiddenError(what, status=code, reason=reason, refuser=refuser)
 
 
-def _word(error: BaseException) -> str:
-    """Return the reason of an UnavailableError if no answer arrived."""
-    words: tuple[tuple[type[BaseException], str], ...] = (
-        (TimeoutError, TIMEOUT),
-        (RedirectError, "Redirect"),
-        (aiohttp.ClientConnectorCertificateError, "CertificateInvalid"),
-        (aiohttp.ClientConnectorSSLError, "TlsHandshake"),
-        (aiohttp.ClientConnectorDNSError, "NameResolution"),
-        (aiohttp.ClientConnectorError, "ConnectionFailed"),
-        (aiohttp.ClientHttpProxyError, "ProxyRefused"),
-    )
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError):
-        return "ConnectionRefused"
-    return next((word for kind, word in words if isinstance(error, kind)), CUT)
+_FAILURES: tuple[tuple[type[BaseException], type[UnavailableError], str], ...] = (
+    (TimeoutError, RequestTimeoutError, "Timeout"),
+    (RedirectError, UnavailableError, "Redirect"),
+    (aiohttp.ClientConnectorCertificateError, UntrustedServerError, "CertificateInvalid"),
+    (aiohttp.ClientConnectorSSLError, UntrustedServerError, "TlsHandshake"),
+    (aiohttp.ClientConnectorDNSError, UnavailableError, "NameResolution"),
+    (aiohttp.ClientConnectorError, UnavailableError, "ConnectionFailed"),
+    (aiohttp.ClientHttpProxyError, UnavailableError, "ProxyRefused"),
+    (BaseException, ConnectionCutError, "ConnectionCut"),
+)
+"""What ends a request without an answer, the first that fits, with the error and its reason."""
+
+
+def _failure(what: str, error: BaseException) -> UnavailableError:
+    """Return the error of a request that got no answer."""
+    kind, reason = next((kind, reason) for cause, kind, reason in _FAILURES if isinstance(error, cause))
+    # Before a connection stands nothing is sent: the outcome of a write is known then.
+    is_unsent = isinstance(error, aiohttp.ClientConnectorError)
+    if is_unsent and isinstance(getattr(error, "os_error", None), ConnectionRefusedError):
+        reason = "ConnectionRefused"
+    return kind(what, reason=reason, is_unsent=is_unsent)
 
 
 def _reason(text: object) -> str:

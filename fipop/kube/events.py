@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Protocol
 
-from fipop.api.objects import Metadata
 from fipop.errors import ApiError, ConflictError, UnavailableError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -50,7 +50,23 @@ class ObjectReference:
     uid: str | None = None
 
 
-def reference_to(resource: Resource, meta: Metadata) -> ObjectReference:
+class Named(Protocol):
+    """What tells an object from others of its kind; "" if it has no namespace, or no uid is known."""
+
+    @property
+    def name(self) -> str:
+        """The name within the namespace."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+
+    @property
+    def uid(self) -> str:
+        """The identity of this very object, not of its name."""
+
+
+def reference_to(resource: Resource, meta: Named) -> ObjectReference:
     """Return the reference to an object of a kind."""
     return ObjectReference(
         api_version=resource.api_version,

@@ -8,19 +8,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fipop.addresses.decision import DecisionView, decide
-from fipop.addresses.in_use import Carrier, InUseAddresses, build_parts
+from fipop.addresses.guests import GuestRecords
+from fipop.addresses.in_use import AddressUser, InUseAddresses, Source, build_parts
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.range_selection import choose_for_guest
 from fipop.addresses.range_status import build_status
 from fipop.addresses.reconciler import build_spec_patch
-from fipop.addresses.reports import Source
 from fipop.addresses.reservations import build_held, build_quarantined
 from fipop.addresses.status import StatusBuilder
 from fipop.addresses.stores import WATCHED
 from fipop.api.objects import FloatingIP, FloatingIPRange, FloatingIPReservation, read_object
-from fipop.guests.directory import GuestDirectory
-from fipop.guests.discovery import build_floating_ip, needs_floating_ip
+from fipop.guests.discovery import GuestDirectory, build_floating_ip, needs_floating_ip
 from fipop.guests.in_use import SERVICE
+from fipop.guests.record import GuestRecord
 from fipop.ipam.addresses import Address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
@@ -41,11 +41,12 @@ class DryRun:
         self._creates = creates
         self._has_reservations = ours_since is not None
         self._versions = itertools.count(1 << 53)
-        self.cache = Inventory()
-        self._guests = GuestDirectory(inventory=self.cache, client=client)
+        records = GuestRecords(GuestRecord)
+        self.cache = Inventory(records)
+        self._guests = GuestDirectory(inventory=self.cache, records=records, client=client)
         since = ours_since or client.server_now() + timedelta(seconds=1)
         self._view = DecisionView(inventory=self.cache, ours_since=since)
-        self._statuses = StatusBuilder(inventory=self.cache, guests=self._guests, now=client.server_now)
+        self._statuses = StatusBuilder(inventory=self.cache, now=client.server_now)
 
     async def run(
         self, carried: Mapping[str, Iterable[Address]], progress: Callable[[str], None] = lambda _step: None
@@ -62,11 +63,11 @@ class DryRun:
         for each in self.cache.clusters.all():
             await self._guests.discover(each.cluster_name)
         for guest_id, addresses in carried.items():
-            found = InUseAddresses(build_parts(Carrier(kind=SERVICE, namespace="?", name="?"), addresses))
+            found = InUseAddresses(build_parts(AddressUser(kind=SERVICE, namespace="?", name="?"), addresses))
             self.cache.reports.take(guest_id, Source.OBJECTS, self._client.server_now(), found)
         progress("Deciding on the floating IPs")
         self._decide_all(assigns=False)  # as long as the gate is closed: what exists keeps what it has
-        for guest in self._guests.all():
+        for guest in self.cache.known_guests():
             is_without = self.cache.is_resolved(guest.id) and needs_floating_ip(self.cache, guest)
             if self._creates and is_without and choose_for_guest(self.cache, guest):
                 self._suppose(FLOATING_IPS, read_object(FloatingIP, build_floating_ip(guest)))

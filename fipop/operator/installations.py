@@ -3,10 +3,11 @@
 The Lease decides among the replicas of one namespace. The CRD of FloatingIPReservation exists once, and names the
 namespace that leads. A replica takes its Lease first, and reads the CRD then. It leads if the CRD names its namespace.
 
-If the CRD names another one, it waits until that namespace has no Lease any more, or until the Lease there did not
-change for as long as a Lease lasts, by its own clock: a holder that lives renews it, and one that stopped has a
-successor. Then it writes its namespace at the version of the CRD that it judged, so of several that wait one succeeds.
-It reads the other Lease once more: if it was taken before, it changed, and whoever takes it later reads the CRD.
+If the CRD names another one, it waits until the Lease there did not change for as long as a Lease lasts, by its own
+clock: a holder that lives renews it, and one that stopped has a successor. The same holds for a Lease that is missing:
+a leader whose namespace is deleted cannot create it again, and works on until its hold is over. Then the replica writes
+its namespace at the version of the CRD that it judged, so of several that wait one succeeds. It reads the other Lease
+once more: if it was taken before, it changed, and whoever takes it later reads the CRD.
 
 Administrators and tools edit the CRD. So a leader reads it again and again: it writes a name that was lost, and ends if
 another namespace is named that has a Lease. A replica that waits remembers each namespace that was named. If its own is
@@ -31,8 +32,6 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 4.0
 """Between two readings of the CRD: a leader ends long before another installation that was named leads."""
-GONE_SECONDS = 3.0
-"""How long a Lease must be missing: a leader that lives creates one that was deleted again when it renews it."""
 
 
 class Installations:
@@ -109,11 +108,8 @@ class Installations:
         leases = {each: await self._read_lease(each) for each in self._others if not is_ours}
         if (seen := (is_ours, leases)) != self._seen:
             self._seen, self._seen_since = seen, self._clock()
-        if self._others:
-            is_gone = not is_ours and not any(leases.values())
-            seconds = GONE_SECONDS if is_gone else LEASE_DURATION_SECONDS
-            if self._clock() - self._seen_since < seconds:
-                return False
+        if self._others and self._clock() - self._seen_since < LEASE_DURATION_SECONDS:
+            return False
         if is_ours:
             return True
         await self._write(crd)

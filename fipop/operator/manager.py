@@ -1,4 +1,4 @@
-"""The manager builds the controllers, asks each what a change concerns, and runs the queues while this process leads.
+"""The manager builds the controllers, registers each with its kind of keys, its queue and its watches, and runs them.
 
 A process leads once: what it learns goes with it.
 """
@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 from typing import Any
 
 from fipop.addresses.gate import Gate, GateEvent
+from fipop.addresses.guests import GuestRecords
 from fipop.addresses.inventory import Inventory
+from fipop.addresses.quarantine import KIND as RESERVATION
 from fipop.addresses.quarantine import QuarantineReconciler, request_reservation
+from fipop.addresses.ranges import KIND as RANGES
 from fipop.addresses.ranges import RangeReconciler, request_count
 from fipop.addresses.reconciler import FloatingIPReconciler, request_users
 from fipop.addresses.reports import News
@@ -23,14 +27,15 @@ from fipop.addresses.status import StatusBuilder
 from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
-from fipop.guests.clients import GuestClients
+from fipop.guests.access import GuestClients
+from fipop.guests.demand import KIND as SERVICES
 from fipop.guests.demand import DemandController
-from fipop.guests.desired import find_members, has_members
-from fipop.guests.directory import GuestDirectory
-from fipop.guests.discovery import GuestReconciler
-from fipop.guests.install import InstallController
-from fipop.guests.permits import WritePermits
+from fipop.guests.desired import OptedInGuests
+from fipop.guests.discovery import GuestDirectory, GuestReconciler
 from fipop.guests.reconciler import VisitController
+from fipop.guests.record import GuestRecord
+from fipop.guests.releases import KIND as INSTALL
+from fipop.guests.releases import InstallController
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm
 from fipop.kube.client import KubeClient
@@ -43,13 +48,17 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.rollout.controller import RolloutController
+from fipop.rollout.kept import RolloutStore
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import (
+    FLOATING_IP,
+    GUEST,
     OBJECT_CONCURRENCY,
-    Controller,
+    VISIT,
+    WAITING,
     Event,
     Key,
-    Kind,
+    Request,
     WorkQueues,
     request_floating_ip,
     request_guest,
@@ -58,10 +67,22 @@ from fipop.runtime.queues import (
     request_waiting,
 )
 from fipop.runtime.store import Change
-from fipop.runtime.workqueue import RetryAfter
+from fipop.runtime.workqueue import Handler, RetryAfter, WorkQueue
 from fipop.settings.options import Settings
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A controller as the manager knows it."""
+
+    reconcile: Handler[Key]
+    """Reconciles the object of a key."""
+    watches: Callable[[Event], Iterable[Request]]
+    """Returns a request for each object that an event may concern."""
+    find_object: Callable[[Key], ObjectReference | None]
+    """Returns what events about a key are recorded on; None if it has no object of its own."""
 
 
 class Manager:
@@ -76,6 +97,7 @@ class Manager:
         *,
         client: KubeClient,
         inventory: Inventory,
+        records: GuestRecords[GuestRecord],
         events: EventRecorder,
         configuration: Configuration,
         leads_for: Callable[[float], bool],
@@ -97,16 +119,14 @@ class Manager:
         self._is_working = False
         inventory.subscribe(self._changed)
 
-        self.guests = guests = GuestDirectory(inventory=inventory, client=client)
+        self.guests = guests = GuestDirectory(inventory=inventory, records=records, client=client)
         self.gate = Gate(inventory=inventory)
         self.rollout = RolloutController(
-            client=client,
-            namespace=namespace,
+            members=OptedInGuests(guests=guests, configuration=configuration),
+            store=RolloutStore(client=client, namespace=namespace),
             charts=charts,
             configuration=configuration,
             queues=queues,
-            has_members=lambda: has_members(guests, configuration.settings),
-            look=lambda *targets: find_members(guests, configuration.settings, *targets),
         )
 
         self.reservations = ReservationStore(client=client, inventory=inventory)
@@ -117,7 +137,7 @@ class Manager:
             gate=self.gate,
             ours_since=ours_since,
             reservations=self.reservations,
-            statuses=StatusBuilder(inventory=inventory, guests=guests, now=client.server_now),
+            statuses=StatusBuilder(inventory=inventory, now=client.server_now),
             queues=queues,
             events=events,
         )
@@ -132,26 +152,16 @@ class Manager:
             is_gate_open=lambda: self.gate.is_open,
             is_traced=lambda: configuration.settings.trace_ipam_data,
         )
+        self.demand = DemandController(guests=guests, configuration=configuration, queues=queues)
         self.visits = VisitController(
             guests=guests,
             clients=clients,
             configuration=configuration,
-            permits=WritePermits(
-                reservations=self.reservations,
-                gate=self.gate,
-                leads=lambda: leads_for(GUEST_WRITE_SECONDS),
-            ),
+            reservations=self.reservations,
+            leads=lambda: leads_for(GUEST_WRITE_SECONDS),
             queues=queues,
             rollout=self.rollout,
-            gate=self.gate,
-            random=random,
-        )
-        self.demand = DemandController(
-            client=client,
-            guests=guests,
-            clients=clients,
-            configuration=configuration,
-            queues=queues,
+            demand=self.demand,
             gate=self.gate,
             random=random,
         )
@@ -168,14 +178,56 @@ class Manager:
         self.discovery = GuestReconciler(
             guests=guests, events=events, configuration=configuration, queues=queues
         )
-        self.controllers: tuple[Controller, ...] = (
-            self.ranges,
-            self.discovery,
-            self.floating_ips,
-            self.quarantine,
-            self.visits,
-            self.demand,
+        self._registry: dict[str, Registration] = {}
+        self._register(RANGES, queues.objects, lambda _: self.ranges.reconcile(), watches=self.ranges.watches)
+        self._register(
+            GUEST,
+            queues.objects,
+            lambda key: self.discovery.reconcile(key.name),
+            watches=self.discovery.watches,
+            find_object=self._find_cluster,
         )
+        self._register(
+            FLOATING_IP,
+            queues.objects,
+            lambda key: self.floating_ips.reconcile((key.namespace, key.name)),
+            watches=self.floating_ips.watches,
+            find_object=lambda key: _refer(FLOATING_IPS, inventory.floating_ips.get(key.namespace, key.name)),
+        )
+        self._register(WAITING, queues.objects, self._wake_waiting)
+        self._register(
+            RESERVATION,
+            queues.objects,
+            lambda key: self.quarantine.reconcile(key.name),
+            watches=self.quarantine.watches,
+            find_object=lambda key: _refer(
+                FLOATING_IP_RESERVATIONS, inventory.reservations.get("", key.name)
+            ),
+        )
+        self._register(
+            VISIT, queues.visits, lambda key: self.visits.reconcile(key.name), watches=self.visits.watches
+        )
+        self._register(
+            SERVICES,
+            queues.visits,
+            lambda key: self.visits.list_services(key.name),
+            watches=self.demand.watches,
+            find_object=self._find_cluster,
+        )
+        self._register(INSTALL, queues.installs, lambda key: self.installs.reconcile(key.name))
+
+    def _register(
+        self,
+        kind: str,
+        queue: WorkQueue[Key],
+        reconcile: Handler[Key],
+        *,
+        watches: Callable[[Event], Iterable[Request]] = lambda _: (),
+        find_object: Callable[[Key], ObjectReference | None] = lambda _: None,
+    ) -> None:
+        """Register a controller for the keys of a kind, which go into a queue."""
+        self.queues.of_kind[kind] = queue
+        self._registry[kind] = Registration(reconcile=reconcile, watches=watches, find_object=find_object)
 
     async def run(self, refresh: Callable[[], Awaitable[None]], *, visits: int, installs: int) -> None:
         """List everything (`refresh`), enqueue everything, then work until cancelled.
@@ -235,47 +287,22 @@ class Manager:
         self._is_working = False
 
     async def reconcile(self, key: Key) -> RetryAfter | None:
-        """Reconcile the object of a key, or visit its guest cluster; what the API server refuses is reported there."""
+        """Have the controller of a key's kind reconcile it; what the API server refuses is reported at its object."""
+        registered = self._registry[key.kind]
         try:
-            return await self._reconcile(key)
+            return await registered.reconcile(key)
         except ApiError as error:
-            about = self._find_object(key) if error.is_refusal else None
+            about = registered.find_object(key) if error.is_refusal else None
             if about is not None:
                 self._events.record(about, EventType.WARNING, WRITE_REFUSED, error.explain())
             raise
 
-    def _find_object(self, key: Key) -> ObjectReference | None:
-        """Return what an event about a key refers to; None if it has no object of its own."""
-        found: KubeObject | None = None
-        resource = PROVISIONING_CLUSTERS
-        match key.kind:
-            case Kind.FLOATING_IP:
-                resource, found = FLOATING_IPS, self.inventory.floating_ips.get(key.namespace, key.name)
-            case Kind.RESERVATION:
-                resource, found = FLOATING_IP_RESERVATIONS, self.inventory.reservations.get("", key.name)
-            case Kind.GUEST | Kind.SERVICES:
-                found = next(iter(self.inventory.guest_clusters(key.name)), None)
-        return reference_to(resource, found.metadata) if found is not None else None
+    async def _wake_waiting(self, _: Key) -> RetryAfter:
+        return self.floating_ips.request_all_waiting()
 
-    async def _reconcile(self, key: Key) -> RetryAfter | None:
-        match key.kind:
-            case Kind.FLOATING_IP:
-                return await self.floating_ips.reconcile((key.namespace, key.name))
-            case Kind.WAITING:
-                return self.floating_ips.request_all_waiting()
-            case Kind.RANGES:
-                return await self.ranges.reconcile()
-            case Kind.GUEST:
-                return await self.discovery.reconcile(key.name)
-            case Kind.RESERVATION:
-                return await self.quarantine.reconcile(key.name)
-            case Kind.VISIT:
-                return await self.visits.reconcile(key.name)
-            case Kind.SERVICES:
-                return await self.demand.reconcile(key.name)
-            case Kind.INSTALL:
-                await self.installs.reconcile(key.name)
-        return None
+    def _find_cluster(self, key: Key) -> ObjectReference | None:
+        """Return the provisioning Cluster of the guest cluster that a key names."""
+        return _refer(PROVISIONING_CLUSTERS, next(iter(self.inventory.guest_clusters(key.name)), None))
 
     def describe_waits(self) -> str:
         """Return which guest clusters new addresses wait for; "" if they do not."""
@@ -286,7 +313,7 @@ class Manager:
     def settings_changed(self, before: Settings, after: Settings) -> None:
         """Request a visit of every guest cluster; and if floating IPs are created from now on, each of them."""
         self.queues.installs.resize(after.helm_concurrency)
-        for guest in self.guests.all():
+        for guest in self.inventory.known_guests():
             self.queues.add(request_routine_visit(guest.id))
             if after.may_create_floating_ips and not before.may_create_floating_ips:
                 self.queues.add(request_guest(guest.id), *self.demand.request_new([guest.id]))
@@ -304,12 +331,12 @@ class Manager:
             # Its own reconciliation is too late: the guest may be back by then, and would count as visited.
             if not self.guests.inventory.exists(guest_id):
                 self.queues.add(*request_users(self.inventory, self.guests.drop(guest_id)))
-                self.gate.forget(guest_id)
+                self.gate.note_left(guest_id)
         event = Event(resource, change, self.discovery.find_changed(resource, change))
         for guest_id in event.guest_ids:
             self._note_connection(guest_id)
-        for controller in self.controllers:
-            self.queues.add(*controller.watches(event))
+        for registered in self._registry.values():
+            self.queues.add(*registered.watches(event))
 
     def _note_connection(self, guest_id: str) -> None:
         """Report to the gate whether a guest cluster can be read, and whether it can have Services already."""
@@ -336,3 +363,7 @@ class Manager:
             for each in self.inventory.clusters.all():
                 if each.cluster_name:
                     self.queues.add(request_routine_visit(each.cluster_name))
+
+
+def _refer(resource: Resource, found: KubeObject | None) -> ObjectReference | None:
+    return reference_to(resource, found.metadata) if found is not None else None

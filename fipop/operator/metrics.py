@@ -16,7 +16,7 @@ from fipop.addresses.inventory import Inventory
 from fipop.addresses.status import find_conflict
 from fipop.api.conditions import ConditionType, Verdict, find_condition
 from fipop.api.objects import Capacity, FloatingIP, FloatingIPRange
-from fipop.guests.directory import GuestState
+from fipop.guests.record import GuestRecord
 from fipop.ipam.addresses import Family
 from fipop.metrics.gauges import Series, build_gauge
 from fipop.operator.manager import Manager
@@ -27,7 +27,7 @@ _LEGACY_RANGE = ("fiprangename", "fiprange", "harvesterclustername", "harvestern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class OperatorState:
     """What the gauges show; what the leader alone knows is empty on a standby."""
 
     version: str = ""
@@ -38,7 +38,7 @@ class Fleet:
     """The Unix time when the API server last read an object for us."""
     ranges: Sequence[FloatingIPRange] = ()
     floating_ips: Sequence[FloatingIP] | None = None
-    guests: Sequence[tuple[Guest, GuestState]] = ()
+    guests: Sequence[tuple[Guest, GuestRecord]] = ()
     """Without those that Rancher is removing."""
     without_address: int = 0
     gate_is_open: bool = False
@@ -50,7 +50,7 @@ class Fleet:
     rollout_blocked: bool = False
 
 
-def read_fleet(fleet: Fleet, cache: Inventory, manager: Manager | None) -> Fleet:
+def read_fleet(fleet: OperatorState, cache: Inventory, manager: Manager | None) -> OperatorState:
     """Add what the stores and records have; nothing is counted up or down, so nothing can drift.
 
     A standby, without a manager, knows the ranges and nothing of the guest clusters.
@@ -65,22 +65,22 @@ def read_fleet(fleet: Fleet, cache: Inventory, manager: Manager | None) -> Fleet
         fleet,
         floating_ips=floating_ips,
         guests=[
-            (guest, manager.guests.state(guest.id))
-            for guest in manager.guests.all()
-            if not cache.is_leaving(guest.id)
+            (record.guest, record)
+            for guest_id, record in sorted(manager.guests.records.items())
+            if record.guest is not None and not cache.is_leaving(guest_id)
         ],
         without_address=len(
             opted_in - {""} - {each.namespace for each in floating_ips if each.status.addresses}
         ),
         gate_is_open=manager.gate.is_open,
-        queues={each.name: each.depth for each in (queues.objects, queues.visits, queues.installs)},
+        queues={each.name: each.depth for each in queues.all},
         rollout=rollout.rollout,
         rollout_guests=rollout.count_guests() if rollout.rollout is not None else {},
         rollout_blocked=rollout.problem is not None,
     )
 
 
-def render_fleet(fleet: Fleet) -> Iterator[Metric]:
+def render_fleet(fleet: OperatorState) -> Iterator[Metric]:
     """Yield the gauges of the operator."""
     if fleet.leading:
         yield from _render_legacy(fleet)
@@ -123,7 +123,7 @@ def render_fleet(fleet: Fleet) -> Iterator[Metric]:
     )
 
 
-def _render_legacy(fleet: Fleet) -> Iterator[Metric]:
+def _render_legacy(fleet: OperatorState) -> Iterator[Metric]:
     ranges = [
         (
             (each.name, each.spec.iprange, each.harvester_cluster or "", each.harvester_network or ""),
@@ -145,8 +145,8 @@ def _render_legacy(fleet: Fleet) -> Iterator[Metric]:
     )
     # Namesakes in two Rancher workspaces share a series (a text with two of it is illegal): up if all are.
     reachable: dict[tuple[str, str], bool] = {}
-    for guest, state in fleet.guests:
-        is_reachable = _is_reachable(state)
+    for guest, record in fleet.guests:
+        is_reachable = _is_reachable(record)
         if is_reachable is not None:
             key = guest.cluster_name, guest.harvester_cluster_name or ""
             reachable[key] = is_reachable and reachable.get(key, True)
@@ -158,7 +158,7 @@ def _render_legacy(fleet: Fleet) -> Iterator[Metric]:
     )
 
 
-def _render_ranges(fleet: Fleet) -> Iterator[Metric]:
+def _render_ranges(fleet: OperatorState) -> Iterator[Metric]:
     yield build_gauge(
         "fipop_range_addresses",
         "Addresses of a range by family and state; used + free + quarantined is the capacity of the family.",
@@ -205,7 +205,7 @@ def _count_addresses(found: FloatingIPRange) -> Series:
             yield (found.name, family.label, state), getattr(usage, state)
 
 
-def _render_guests(fleet: Fleet) -> Iterator[Metric]:
+def _render_guests(fleet: OperatorState) -> Iterator[Metric]:
     floating_ips = fleet.floating_ips or ()
     ready = (find_condition(each.status.conditions, ConditionType.READY) for each in floating_ips)
     verdicts = Counter(each.status if each is not None else Verdict.UNKNOWN for each in ready)
@@ -229,7 +229,7 @@ def _render_guests(fleet: Fleet) -> Iterator[Metric]:
         value=fleet.without_address,
     )
     names = {True: "reachable", False: "unreachable", None: "unknown"}
-    counts = Counter(names[_is_reachable(state)] for _, state in fleet.guests)
+    counts = Counter(names[_is_reachable(record)] for _, record in fleet.guests)
     yield build_gauge(
         "fipop_guests",
         "Guest clusters by the result of the last attempt.",
@@ -242,8 +242,8 @@ def _render_guests(fleet: Fleet) -> Iterator[Metric]:
         ("guest", "guest_cluster"),
         (
             ((guest.id, guest.cluster_name), finished_at)
-            for guest, state in fleet.guests
-            if (finished_at := state.visits.finished_at) is not None
+            for guest, record in fleet.guests
+            if (finished_at := record.finished_at) is not None
         ),
     )
     yield build_gauge(
@@ -252,20 +252,20 @@ def _render_guests(fleet: Fleet) -> Iterator[Metric]:
         ("guest", "guest_cluster", "reason"),
         (
             (
-                (guest.id, guest.cluster_name, report.finding.reason),
-                report.finding.verdict is Verdict.TRUE,
+                (guest.id, guest.cluster_name, demand.reason),
+                demand.verdict is Verdict.TRUE,
             )
-            for guest, state in fleet.guests
-            if (report := state.demand.report) is not None
+            for guest, record in fleet.guests
+            if (demand := record.demand) is not None
         ),
     )
 
 
-def _is_reachable(state: GuestState) -> bool | None:
-    return state.visits.observation.reachable if state.visits.observation is not None else None
+def _is_reachable(record: GuestRecord) -> bool | None:
+    return record.observation.reachable if record.observation is not None else None
 
 
-def _render_rollout(fleet: Fleet) -> Iterator[Metric]:
+def _render_rollout(fleet: OperatorState) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "fipop_rollout_blocked",
         "Whether a configured chart is not available, so that guest clusters keep their releases.",

@@ -79,7 +79,7 @@ def choose_cluster(
     )
 
 
-def glimpse_guest(links: Links) -> Discovery:
+def resolve_cached(links: Links) -> Discovery:
     """Resolve what needs no request: how a guest is reached, not what it stands on."""
     return settle_without_requests(links) or build_guest(links)
 

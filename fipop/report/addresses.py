@@ -271,9 +271,15 @@ def _find_reserved(
         gone = f"The guest cluster was found gone from Rancher at {moment(spec.guest_gone_since)}"
         remarks.append(f"{gone}. It may run on, so the address waits 24 h longer")
     owner = replace(owner, cluster=snapshot.cluster_of(owner.namespace, owner.cluster))
+    if spec.quarantined_until is not None and spec.quarantined_until <= snapshot.now:
+        guest = owner.cluster or owner.namespace
+        remarks.append(
+            f"This time is over: fipop waits until it can read guest cluster {guest} and does not find the address "
+            "there"
+        )
     others = (_ownership(snapshot, each) for each in named_by if each.key != spec.owner.key)
     state = AddressState.HELD if found.is_held else AddressState.QUARANTINED
-    return state, spec.range, ". ".join(remarks), [owner, *others]
+    return state, spec.range, ". ".join(filter(None, remarks)), [owner, *others]
 
 
 def _is_assigned(snapshot: Snapshot, space: str, range_name: str, address: Address) -> bool:

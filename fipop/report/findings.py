@@ -24,7 +24,7 @@ from fipop.report.ranges import NOT_COUNTED, RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
 from fipop.report.values import find_unfitting
-from fipop.rollout.controller import describe_change
+from fipop.rollout.kept import describe_change
 from fipop.rollout.plan import Phase
 from fipop.texts import sentence
 
@@ -216,15 +216,16 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _judge_pods(found: Installation, *, leads: bool) -> Finding:
     wanted, ready = (found.workload.wanted, found.workload.ready) if found.workload is not None else (0, 0)
-    message = f"{ready} of {wanted} pods are ready"
+    message, advice = f"{ready} of {wanted} pods are ready", f"kubectl -n {found.namespace} describe pods"
     if found.workload is None:
         message = f"the Deployment of fipop does not exist in namespace {found.namespace}"
+        advice = "Install fipop, or use --operator-namespace with its namespace"
     if wanted and ready >= wanted:
         return point(_OPERATOR, Severity.OK, "PodsReady", message)
     severity = Severity.WARNING if ready else Severity.CRITICAL
     if leads and not wanted:
         severity, message = Severity.INFO, f"{message}, and fipop leads from another place"
-    return point(_OPERATOR, severity, "PodsNotReady", message, f"kubectl -n {found.namespace} describe pods")
+    return point(_OPERATOR, severity, "PodsNotReady", message, advice)
 
 
 def _judge_options(found: Installation) -> Iterator[Finding]:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from fipop.addresses.claims import read_addresses
 from fipop.api.names import GUEST_CONFIG_MAP
+from fipop.api.service import Service
 from fipop.errors import FipopError, ForbiddenError
-from fipop.guests.access import read_access
-from fipop.guests.clients import open_guest
-from fipop.guests.errors import explain_refusal
-from fipop.guests.in_use import AddressedService, find_in_use
+from fipop.guests.access import explain_refusal, open_guest, read_access
+from fipop.guests.in_use import find_in_use, read_name
 from fipop.guests.observed import observe, read_in_use
 from fipop.helm.releases import find_places
 from fipop.helm.workloads import Workload
@@ -120,16 +119,16 @@ async def _read_guest(
                 (
                     *(each for each in observed.daemon_sets if each.runs_kube_vip),
                     *(each for release in observed.releases for each in release.workloads),
-                    *(each for each in observed.around if each.reads),
+                    *(each for each in observed.other_providers if each.reads),
                 )
             )
         ),
     )
 
 
-def _read_service(found: AddressedService) -> GuestService:
+def _read_service(found: Service) -> GuestService:
     parts = (each.part for each in find_in_use((), (found,)).parts if not each.is_pool)
     return GuestService(
-        name=f"{found.carrier.namespace}/{found.carrier.name}",
+        name=f"{read_name(found.namespace)}/{read_name(found.name)}",
         addresses=tuple(format_address(Address(each.family, each.first)) for each in parts),
     )

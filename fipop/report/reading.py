@@ -36,7 +36,7 @@ from fipop.report.snapshot import (
     Unread,
     Workload,
 )
-from fipop.rollout.controller import parse_counts, parse_rollout
+from fipop.rollout.kept import parse_counts, parse_rollout
 from fipop.settings.options import NOTHING_KNOWN, find_unknown, parse_settings, warnings
 
 T = TypeVar("T")

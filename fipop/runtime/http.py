@@ -1,4 +1,4 @@
-"""One HTTP server for the probes and the metrics: on a port that never moves, and again on one that can."""
+"""One HTTP server for the probes and the metrics: on the port of the probes, and again on that of the metrics."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from prometheus_client.exposition import choose_encoder
 from fipop.errors import StartError
 from fipop.metrics.gauges import Gauges
 from fipop.texts import sentence
-
-POLL_SECONDS = 0.5
-"""How often the server compares its second port with the port that is wanted."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +37,6 @@ class ProbeServer:
         self._registry = registry
         self._host = host
         self._port = port
-        self._second: web.TCPSite | None = None
-        self._second_port: int | None = None
         app = web.Application()
         app.router.add_get("/livez", self._live)
         app.router.add_get("/healthz", self._live)
@@ -51,7 +46,7 @@ class ProbeServer:
 
     @property
     def port(self) -> int:
-        """The port that never moves, also if 0 was asked for."""
+        """The port of the probes, also if 0 was asked for."""
         return int(self._runner.addresses[0][1])
 
     async def start(self) -> None:
@@ -65,43 +60,22 @@ class ProbeServer:
                 what=f"health port {self._port}", problem=f"cannot be listened on: {_describe(error)}"
             ) from error
 
-    async def serve_again(self, wanted: Callable[[], int], complain: Callable[[str], None]) -> None:
-        """Serve the same on the port that is wanted, until cancelled.
-
-        `complain` gets a sentence, once, about a port that cannot be listened on; it is tried until it can.
-        """
-        refused: int | None = None
-        while True:
-            port = wanted()
-            try:
-                if port != self._second_port:
-                    await self._move(port)
-                refused = None
-            except OSError as error:
-                if port != refused:
-                    message = f"could not listen on metrics port {port}: {_describe(error)}"
-                    logger.warning("Could not change metrics port", extra={"error": message})
-                    complain(sentence(message))
-                refused = port
-            await asyncio.sleep(POLL_SECONDS)
+    async def serve_on(self, port: int) -> str:
+        """Serve the same on another port, too. Return a sentence if it cannot be listened on, else ""."""
+        site = web.TCPSite(self._runner, self._host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            await site.stop()
+            message = f"could not listen on metrics port {port}: {_describe(error)}"
+            logger.warning("Could not serve metrics", extra={"error": message})
+            return sentence(message)
+        logger.info("Serving metrics", extra={"port": port})
+        return ""
 
     async def stop(self) -> None:
         """Listen no more."""
         await self._runner.cleanup()
-
-    async def _move(self, port: int) -> None:
-        """Listen on the new port first, then leave the old one: a scrape always finds one of them."""
-        before, self._second = self._second, web.TCPSite(self._runner, self._host, port)
-        try:
-            await self._second.start()
-        except OSError:
-            await self._second.stop()
-            self._second = before
-            raise
-        if before is not None:
-            await before.stop()
-        self._second_port = port
-        logger.info("Serving metrics", extra={"port": port})
 
     async def _live(self, _: web.Request) -> web.Response:
         return _render({})

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from fipop.boundary import loop_time
-from fipop.errors import FipopError, UnavailableError
+from fipop.errors import FipopError, UntrustedServerError
+from fipop.interfaces import loop_time
 from fipop.kube.client import KubeClient
 
 logger = logging.getLogger(__name__)
@@ -21,8 +21,6 @@ START_RETRY_SECONDS = 2.0
 HEALTH_READ_SECONDS = 5.0
 """Between two reads of an object."""
 ANSWER_LIMIT_SECONDS = 30.0
-AUTHORITY_FAILURES = ("CertificateInvalid", "TlsHandshake")
-"""How requests fail where an API server has a certificate of an authority that is new to us."""
 
 
 class Process:
@@ -112,5 +110,5 @@ class Process:
 
     def _check_authority(self, error: FipopError) -> None:
         """Raise StartError where a request failed because we know an old authority of the server."""
-        if isinstance(error, UnavailableError) and error.reason in AUTHORITY_FAILURES:
+        if isinstance(error, UntrustedServerError):
             self._client.check_authority()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fipop.api.objects import FloatingIP
 from fipop.backoff import Backoff
@@ -21,28 +19,17 @@ GATHER_SECONDS = 2.0
 """How long events are gathered that may free addresses, until all that wait are decided on again."""
 
 
-class Kind(StrEnum):
-    """What is worked on."""
+FLOATING_IP, WAITING, GUEST, VISIT = "floatingip", "waiting", "guest", "visit"
+"""The kinds that other rooms request, too: a floating IP, all that wait, a guest cluster, and a visit of one.
 
-    FLOATING_IP = "floatingip"
-    RANGES = "ranges"
-    """All ranges: they are counted together."""
-    GUEST = "guest"
-    RESERVATION = "reservation"
-    WAITING = "waiting"
-    """All floating IPs that wait for something."""
-    VISIT = "visit"
-    """A guest, by its id."""
-    SERVICES = "services"
-    """The Services of a guest, by its id."""
-    INSTALL = "install"
-    """A guest whose releases have to change, by its id."""
+Any other kind stands beside its controller.
+"""
 
 
 class Key(NamedTuple):
-    """A key of a queue; `namespace` is "" where the kind has none."""
+    """A key of a queue: the kind tells which controller reconciles it; `namespace` is "" if the kind has none."""
 
-    kind: Kind
+    kind: str
     namespace: str
     name: str
 
@@ -62,27 +49,27 @@ class Request(NamedTuple):
 def request_floating_ip(floating_ip: FloatingIP) -> Request:
     """Request a floating IP; one that has all that it asks for does not come before those that have not."""
     priority = Priority.NORMAL if floating_ip.is_waiting else Priority.BACKGROUND
-    return Request(Key(Kind.FLOATING_IP, *floating_ip.key), priority)
+    return Request(Key(FLOATING_IP, *floating_ip.key), priority)
 
 
 def request_waiting() -> Request:
     """Request all floating IPs that wait, soon: an address may be free now."""
-    return Request(Key(Kind.WAITING, "", ""), delay_seconds=GATHER_SECONDS)
+    return Request(Key(WAITING, "", ""), delay_seconds=GATHER_SECONDS)
 
 
 def request_guest(guest_id: str) -> Request:
     """Request a guest cluster: its links may lead elsewhere, or it may get a floating IP."""
-    return Request(Key(Kind.GUEST, "", guest_id))
+    return Request(Key(GUEST, "", guest_id))
 
 
 def request_visit(guest_id: str) -> Request:
     """Request a visit of a guest before all that are only due again: something happened to it."""
-    return Request(Key(Kind.VISIT, "", guest_id), Priority.URGENT)
+    return Request(Key(VISIT, "", guest_id), Priority.URGENT)
 
 
 def request_routine_visit(guest_id: str) -> Request:
     """Request a visit of a guest when its turn comes, one of many."""
-    return Request(Key(Kind.VISIT, "", guest_id))
+    return Request(Key(VISIT, "", guest_id))
 
 
 class Event(NamedTuple):
@@ -96,13 +83,6 @@ class Event(NamedTuple):
     guest_ids: tuple[str, ...] = ()
 
 
-class Controller(Protocol):
-    """What reconciles objects of one kind, and knows which changes call for that."""
-
-    def watches(self, event: Event) -> Iterator[Request]:
-        """Yield a request for each object that an event may concern."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkQueues:
     """A queue for each kind of work that must not wait for another; as many `installs` run at once as may run helm."""
@@ -110,16 +90,18 @@ class WorkQueues:
     objects: WorkQueue[Key]
     visits: WorkQueue[Key]
     installs: WorkQueue[Key]
+    of_kind: dict[str, WorkQueue[Key]] = field(default_factory=dict)
+    """The queue of each kind, as its controller is registered."""
 
-    def of(self, kind: Kind) -> WorkQueue[Key]:
-        """Return the queue of a kind."""
-        own = {Kind.VISIT: self.visits, Kind.SERVICES: self.visits, Kind.INSTALL: self.installs}
-        return own.get(kind, self.objects)
+    @property
+    def all(self) -> tuple[WorkQueue[Key], ...]:
+        """All queues."""
+        return self.objects, self.visits, self.installs
 
     def add(self, *requests: Request) -> None:
         """Put requests into the queues of their kinds."""
         for key, priority, delay_seconds in requests:
-            self.of(key.kind).add(key, priority=priority, delay_seconds=delay_seconds)
+            self.of_kind[key.kind].add(key, priority=priority, delay_seconds=delay_seconds)
 
 
 def build_queues(random: Random) -> WorkQueues:
@@ -128,10 +110,10 @@ def build_queues(random: Random) -> WorkQueues:
     def build(name: str) -> WorkQueue[Key]:
         def observe(run: Run[Key]) -> None:
             QUEUE_WAIT_SECONDS.labels(name).observe(run.waited_seconds)
-            if run.key.kind not in {Kind.VISIT, Kind.SERVICES, Kind.INSTALL}:
-                RECONCILE_SECONDS.labels(run.key.kind.value).observe(run.worked_seconds)
+            if name == "objects":
+                RECONCILE_SECONDS.labels(run.key.kind).observe(run.worked_seconds)
                 if not run.success:
-                    RECONCILE_ERRORS.labels(run.key.kind.value).inc()
+                    RECONCILE_ERRORS.labels(run.key.kind).inc()
 
         backoff = Backoff(first_seconds=0.2, limit_seconds=30.0)
         return WorkQueue(name=name, random=random, backoff=backoff, observe=observe)

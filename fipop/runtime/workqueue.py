@@ -91,11 +91,6 @@ class WorkQueue(Generic[K]):
         """How many keys are due and wait for their turn."""
         return sum(map(len, self._due.values()))
 
-    @property
-    def active(self) -> int:
-        """How many keys are being worked on."""
-        return len(self._active)
-
     def add(self, key: K, *, delay_seconds: float = 0.0, priority: Priority = Priority.NORMAL) -> None:
         """Have `key` looked at in `delay_seconds`; of several adds the earliest and the most urgent wins.
 

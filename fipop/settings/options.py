@@ -144,17 +144,17 @@ class Settings:
     kubevip_rollout_canaries: values.SomeAmount = _CANARIES
     """Guest clusters that get a change first."""
     kubevip_rollout_max_concurrency: values.SomeAmount = _MAX_CONCURRENCY
-    """Largest wave of a rollout."""
+    """Most guest clusters that are under way at a time."""
     kubevip_rollout_min_success_seconds: values.SecondsOrNone = 120
     """Time that a guest cluster must stay ready to count as succeeded."""
     kubevip_rollout_progress_deadline_seconds: values.Seconds = 600
     """Longest time from the start of helm in a guest cluster to its success."""
     kubevip_rollout_max_failures: values.AnyAmount = _NO_FAILURES
-    """Failures that a wave after the canaries tolerates."""
+    """Failures that are tolerated once the canaries have succeeded."""
     kubevip_rollout_failure_strategy: FailureStrategy = FailureStrategy.ROLLBACK
-    """What happens to failed guest clusters when a rollout stops."""
+    """What happens to guest clusters in which the target failed."""
     kubevip_rollout_paused: values.Bool = False
-    """Stop the clock of the current rollout."""
+    """Admit no guest cluster, and bring none back."""
     unknown_options: frozenset[str] = frozenset()
     """No option: those with a bad value of which no good one is known. They have their default, the repository none.
 
@@ -171,6 +171,11 @@ class Settings:
     def unknown_rollout_options(self) -> frozenset[str]:
         """Those of `unknown_options` that shape rollouts."""
         return frozenset(each for each in self.unknown_options if each.startswith("kubevipRollout"))
+
+    @property
+    def pauses_rollouts(self) -> bool:
+        """Whether nothing is admitted and nothing goes back; also while an option of rollouts has an unknown value."""
+        return self.kubevip_rollout_paused or bool(self.unknown_rollout_options)
 
     @property
     def may_create_floating_ips(self) -> bool:

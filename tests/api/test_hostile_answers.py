@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from fipop.errors import ApiError
-from fipop.guests.clients import open_guest
+from fipop.guests.access import open_guest
 from fipop.kube.guests import CONNECTIONS, GuestServers, read_kubeconfig
 from fipop.kube.resources import CONFIG_MAPS
 from tests.hostile.behind import Behind

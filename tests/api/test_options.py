@@ -1,11 +1,9 @@
 """kube-fip-config, live: what a change does, what a bad value does not do, and whose the ConfigMap is."""
 
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -105,33 +103,6 @@ async def test_log_level_trace_tells_each_request_without_its_body(
     log = operator.process.log.read_text()
     assert "Bearer" not in log
     assert "eyJ" not in log, "a token"
-
-
-async def test_metrics_port_that_is_taken_is_told_and_the_old_one_stays_until_it_is_free(
-    stack: Stack, operator: OperatorProcess
-) -> None:
-    old_url, port = operator.metrics_url, stack.fleet.ports.reserve()
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("0.0.0.0", port))
-        taken.listen()
-        await in_force(stack, metricsPort=str(port))
-
-        async def is_told() -> bool:
-            return bool(await events_with(stack, "PortTaken", str(port)))
-
-        await eventually(is_told)
-        assert await answers(old_url)
-    operator.metrics_url = f"http://127.0.0.1:{port}/metrics"
-    await eventually(operator.metrics, what="the port to be taken at last")
-
-
-async def answers(url: str) -> bool:
-    try:
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
-            return answer.ok
-    except aiohttp.ClientError:
-        return False
 
 
 # What a bad value does not do

@@ -9,7 +9,13 @@ import copy
 
 import pytest
 
-from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
+from fipop.errors import (
+    ApiError,
+    ConflictError,
+    NamespaceTerminatingError,
+    NotFoundError,
+    UnavailableError,
+)
 from fipop.kube.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -167,7 +173,7 @@ async def test_nothing_is_created_in_a_namespace_that_is_being_deleted(side: Sid
     await made(side, home, finalizers=["example.test/hold"])
     assert (await side.delete(NAMESPACES, home)).error is None
     outcome = await side.create(CONFIG_MAPS, build_config_map(home, "two"))
-    assert outcome.refusal == (403, "NamespaceTerminating", ForbiddenError)
+    assert outcome.refusal == (403, "NamespaceTerminating", NamespaceTerminatingError)
     assert (await side.get(NAMESPACES, home)).metadata["deletionTimestamp"]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fipop.cloudprovider.cluster import PoolSample
 from fipop.cloudprovider.metrics import (
     API_REQUESTS,
     ASSIGNMENT_SECONDS,
     ASSIGNMENTS,
     REGISTRY,
-    PoolSample,
     ServiceSnapshot,
     render_services,
 )

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,8 +18,8 @@ from random import Random
 from typing import Any
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
 from fipop.errors import FipopError
+from fipop.interfaces import ApiRequest
 from fipop.operator.app import OperatorOptions, build_operator
 from localfleet.simulated import GUEST_KINDS, Answer
 from tests.harness.api_in_memory import (
@@ -199,6 +200,8 @@ class Fleet:
         self._numbers = itertools.count(2)
         self.memory = ApiInMemory()
         self.guests: dict[str, Guest] = {}
+        self.sessions: Counter[str] = Counter()
+        """How often operators opened connections of their own to a guest cluster."""
         self.chance = chance or Random(1)
         self.helm = HelmInMemory(self._guest_behind)
         self.operators: list[Running] = []
@@ -701,6 +704,7 @@ class Fleet:
 
     def _link_to(self, server: str) -> Link:
         guest = self._guest_behind(server)
+        self.sessions[guest.id] += 1
         return Link(guest, before=guest.before, after=guest.after, instead=guest.instead)
 
     def _guest_behind(self, server: str) -> Guest:

@@ -10,22 +10,15 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 from fipop.helm.charts import Chart, Role, Target
-from fipop.rollout.plan import (
-    Member,
-    Phase,
-    Policy,
-    Progress,
-    Rollout,
-    Wish,
-    advance,
-    begin,
-    choose_wish,
-    retry,
-)
-from fipop.settings.values import Amount
+from fipop.helm.releases import Release, Status
+from fipop.helm.workloads import Workload
+from fipop.rollout.member import Member
+from fipop.rollout.plan import Phase, Progress, ReleaseGoal, Rollout, advance, begin, decide_goal, retry
+from fipop.settings.options import DEFAULTS, Settings
+from fipop.settings.values import Amount, FailureStrategy, RolloutType
 
 TICK_SECONDS = 5.0
 JUDGED_TICK_SECONDS, QUIET_TICK_SECONDS = 10.0, 40.0
@@ -43,6 +36,16 @@ SLACK_SECONDS = 200.0
 """How old the knowledge of a leader can be: the interval of visits, and how long visits wait for their turn."""
 ROLES = ("kube-vip", "kube-vip-cloud-provider")
 FOREIGN = "foreign"
+READY = Workload(
+    kind="DaemonSet",
+    namespace="kube-system",
+    name="pods",
+    resource_version="1",
+    release="",
+    wanted=1,
+    ready=1,
+    observed=True,
+)
 
 
 class RuleBrokenError(AssertionError):
@@ -81,6 +84,15 @@ def own_name(target: str, label: str) -> str:
     """Return the name of a target for the guest clusters of a label."""
     entries = entries_of(target, label)
     return f"{target}.{'+'.join(sorted(entries))}" if entries else target
+
+
+@cache
+def build_own(target: str, label: str) -> Target:
+    """Return a target as it is for the guest clusters of a label."""
+    found = replace(build_target(target), part_of=target, entries=entries_of(target, label))
+    object.__setattr__(found, "name", own_name(target, label))
+    object.__setattr__(found, "digests", digests_of(target, label))
+    return found
 
 
 @dataclass(slots=True)
@@ -217,56 +229,68 @@ class ModelGuest:
             return frozenset()
         return entries_of(target, self.label) ^ entries_of(stable, self.label)
 
-    def know(self, target: str, stable: str) -> dict[str, Any]:
-        """Return what a member is without a visit: what Rancher says, and what its labels make of the targets."""
-        return {
-            "is_open": self.is_open,
-            "is_canary": self.is_canary,
-            "target": self.own(target),
-            "is_unchanged": not self.is_changed(target, stable),
-            "entries": self.changed_entries(target, stable),
-        }
+    def show_releases(self, now: float, *, with_pods: bool) -> tuple[Release, ...]:
+        """Return what a visit finds; nothing if it gets no answer."""
+        return tuple(self._show(role, now, with_pods=with_pods) for role in Role) if self.is_reachable else ()
 
-    def build_member(
-        self,
-        known: Mapping[str, Any],
-        now: float,
-        target: str,
-        stable: str,
-        began_at: float | None,
-        *,
-        with_pods: bool,
-    ) -> Member:
-        """Return what a visit finds."""
-        if not self.is_reachable:
-            return Member(**known, visited_at=now, began_at=began_at)
-        latest = [each[-1] for each in self.history.values() if each]
-        mine = [one for one in latest if self.is_made_for(one, target)]
-        if stable and self.is_changed(target, stable):
-            mine = [one for one in mine if one.digest not in digests_of(stable, self.label).values()]
-        is_at_target = self.is_at(target)
-        if is_at_target and not mine:
-            mine = [max(latest, key=lambda each: each.at)]
-        ages = [0.0 if self.lies == "young" else now - one.at for one in mine]
-        starts = [now - max(ages)] if ages else []
-        starts += [began_at] if began_at is not None else []
-        return Member(
-            **known,
-            visited_at=now,
-            is_reachable=True,
-            is_free=not (self.is_locked or self.has_other_kube_vip),
-            is_new=self.is_new,
-            lacks=bool(self.missing),
-            is_whole=all(each and each[-1].is_deployed for each in self.history.values()),
-            drifts=self.drifts_from(target),
-            is_sound=self.is_sound(now),
-            is_moved=self.is_moved(target, stable),
-            made_for=frozenset(self.made_for()),
-            is_at_target=is_at_target,
-            is_at_stable=bool(stable) and self.is_at(stable),
-            began_at=min(starts, default=None),
-            ready_seconds=self.ready_seconds(now) if with_pods else None,
+    def _show(self, role: Role, now: float, *, with_pods: bool) -> Release:
+        others = ("DaemonSet kube-system/other",) if self.is_locked or self.has_other_kube_vip else ()
+        place = Release(role=role, namespace="kube-system", name=role.value, conflicting_workloads=others)
+        if not self.history[role]:
+            return place
+        *former, newest = self.history[role]
+        age = 0.0 if self.lies == "young" else now - newest.at
+        ready_seconds = {"ready": age, "young": 0.0}.get(self.lies, self._ready_seconds(role, now))
+        pods = READY if ready_seconds > 0 or self.lies == "ready" else replace(READY, ready=0)
+        return replace(
+            place,
+            status=Status.DEPLOYED if newest.is_deployed else Status.FAILED,
+            revision=len(self.history[role]),
+            digest=newest.digest,
+            made_for=newest.made_for,
+            age_seconds=age,
+            has_former=any(each.is_deployed for each in former),
+            workloads=(pods,),
+            ready_seconds=ready_seconds if with_pods else None,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How an administrator wants rollouts, and which archives can be had."""
+
+    canaries: Amount
+    max_concurrency: Amount
+    max_failures: Amount
+    soak_seconds: int = 120
+    deadline_seconds: int = 600
+    is_all: bool = False
+    goes_back: bool = True
+    is_paused: bool = False
+    updates: bool = True
+    is_blocked: bool = False
+    has_stable: bool = True
+
+    @property
+    def settings(self) -> Settings:
+        """The options of the product."""
+        return replace(
+            DEFAULTS,
+            kubevip_update=self.updates,
+            kubevip_rollout_type=RolloutType.ALL if self.is_all else RolloutType.PROGRESSIVE,
+            kubevip_rollout_canaries=self.canaries,
+            kubevip_rollout_max_concurrency=self.max_concurrency,
+            kubevip_rollout_max_failures=self.max_failures,
+            kubevip_rollout_min_success_seconds=self.soak_seconds,
+            kubevip_rollout_progress_deadline_seconds=self.deadline_seconds,
+            kubevip_rollout_failure_strategy=FailureStrategy.ROLLBACK
+            if self.goes_back
+            else FailureStrategy.STOP,
+            kubevip_rollout_paused=self.is_paused,
+        )
+
+
+POLICY = Policy(canaries=Amount(2), max_concurrency=Amount(10, is_percent=True), max_failures=Amount(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,15 +300,6 @@ class Options:
     target: str
     policy: Policy
     retry: str = ""
-
-
-POLICY = Policy(
-    canaries=Amount(2),
-    max_concurrency=Amount(10, is_percent=True),
-    max_failures=Amount(0),
-    soak_seconds=120.0,
-    deadline_seconds=600.0,
-)
 
 
 class Leader(Protocol):
@@ -302,7 +317,7 @@ class Leader(Protocol):
     def note_turn(self, guest: ModelGuest, target: str, now: float) -> None:
         """Take in that helm begins with a target."""
 
-    def wish(self, guest: ModelGuest, options: Options, now: float) -> Wish:
+    def goal(self, guest: ModelGuest, options: Options, now: float) -> ReleaseGoal:
         """Return what the releases should be."""
 
     def is_admitted(self, name: str) -> bool:
@@ -315,12 +330,10 @@ class PlanLeader:
     def __init__(self, kept: Rollout | None, guests: Mapping[str, ModelGuest], now: float) -> None:
         self.kept, self.guests = kept, guests
         self.progress = Progress(since=now)
-        self.visited: dict[str, tuple[ModelGuest, float, bool]] = {}
+        self.visited: dict[str, tuple[float, tuple[Release, ...]]] = {}
         self.turns: dict[str, tuple[str, float]] = {}
         self.began_at = now
         self.next: tuple[Rollout | None, Progress] = (kept, self.progress)
-        self.built: dict[str, tuple[object, Member]] = {}
-        """The members as they were built last, and from what."""
 
     def step(self, options: Options, now: float) -> Rollout | None:
         rollout, progress = self.kept, self.progress
@@ -331,7 +344,9 @@ class PlanLeader:
             rollout = replace(rollout, retried=options.retry)
             if options.retry == f"retry/{rollout.target.name}":
                 rollout, progress = retry(rollout, fleet, progress, now)
-        rollout, progress = advance(rollout, fleet, progress, options.policy, now)
+        policy = options.policy
+        progress = replace(progress, is_blocked=policy.is_blocked, has_stable=policy.has_stable)
+        rollout, progress = advance(rollout, fleet, progress, policy.settings, now)
         self.next = (rollout, progress)
         return rollout if rollout != self.kept else None
 
@@ -340,52 +355,53 @@ class PlanLeader:
         self.progress = progress
 
     def note(self, guest: ModelGuest, now: float) -> None:
-        shown = replace(guest, history={role: list(each) for role, each in guest.history.items()})
-        shown.pods_since, shown.bad = dict(guest.pods_since), set(guest.bad)
-        self.visited[guest.name] = (shown, now, self.is_admitted(guest.name))
+        with_pods = self.is_admitted(guest.name)
+        self.visited[guest.name] = (now, guest.show_releases(now, with_pods=with_pods))
 
     def note_turn(self, guest: ModelGuest, target: str, now: float) -> None:
         own = guest.own(target)
         if self.turns.get(guest.name, ("", 0.0))[0] != own:
             self.turns[guest.name] = (own, now)
 
-    def wish(self, guest: ModelGuest, options: Options, now: float) -> Wish:
+    def goal(self, guest: ModelGuest, options: Options, now: float) -> ReleaseGoal:
         if self.kept is None:
-            return Wish()
+            return ReleaseGoal()
         target, stable = self.kept.target.name, _name(self.kept.stable)
-        member = self._look(guest, guest, now, target, stable, with_pods=False)
-        return choose_wish(guest.name, member, self.kept, self.progress, options.policy)
+        member = self._look(guest, now, guest.show_releases(now, with_pods=False), target, stable)
+        policy = options.policy
+        progress = replace(self.progress, is_blocked=policy.is_blocked, has_stable=policy.has_stable)
+        return decide_goal(guest.name, member, self.kept, progress, policy.settings)
 
     def is_admitted(self, name: str) -> bool:
         return name in self.progress.admitted
 
     def _look(
-        self, guest: ModelGuest, shown: ModelGuest, now: float, target: str, stable: str, *, with_pods: bool
+        self,
+        guest: ModelGuest,
+        visited_at: float | None,
+        releases: tuple[Release, ...],
+        target: str,
+        stable: str,
     ) -> Member:
         """Return a guest cluster as a visit showed it."""
         own, at = self.turns.get(guest.name, ("", 0.0))
-        began_at = at if own == guest.own(target) else None
-        known = guest.know(target, stable)
-        return shown.build_member(known, now, target, stable, began_at, with_pods=with_pods)
+        return Member(
+            target=build_own(target, guest.label),
+            stable=build_own(stable, guest.label) if stable else None,
+            releases=releases,
+            visited_at=visited_at,
+            taken_up_at=at if own == guest.own(target) else None,
+            is_eligible=guest.is_open,
+            is_canary=guest.is_canary,
+        )
 
     def _fleet(self, target: str, stable: str, now: float) -> dict[str, Member]:
-        found = {}
         is_late = now - self.began_at >= FIRST_LOOK_SECONDS
-        for name, guest in self.guests.items():
-            visited = self.visited.get(name)
-            rancher = (guest.is_open, guest.is_canary, guest.label)
-            seen = (visited, target, stable, self.turns.get(name), rancher, is_late)
-            if name not in self.built or self.built[name][0] != seen:
-                if visited is not None:
-                    shown, at, with_pods = visited
-                    shown.label = guest.label
-                    member = self._look(guest, shown, at, target, stable, with_pods=with_pods)
-                else:
-                    known = guest.know(target, stable)
-                    member = Member(**known, visited_at=now if is_late else None)
-                self.built[name] = (seen, member)
-            found[name] = self.built[name][1]
-        return found
+        nothing = (now if is_late else None, ())
+        return {
+            name: self._look(guest, *self.visited.get(name, nothing), target, stable)
+            for name, guest in self.guests.items()
+        }
 
 
 @dataclass(slots=True)
@@ -443,15 +459,15 @@ class World:
         """By guest cluster, its last visit by this leader: when, whether it answered, whether it showed success."""
         self.due: dict[str, float] = dict.fromkeys(self.guests, self.now)
         self.queue: list[str] = []
-        self.running: dict[str, tuple[float, str, str, Wish]] = {}
+        self.running: dict[str, tuple[float, str, str, ReleaseGoal]] = {}
 
     def kill_leader(self, away_seconds: float = 15.0) -> None:
-        for name, (_, role, verb, wish) in self.running.items():
+        for name, (_, role, verb, goal) in self.running.items():
             guest, fate = self.guests[name], self.random.randrange(3)
             if fate == 0:
-                self._finish(guest, role, verb, wish)
-            elif fate == 1 and verb == "upgrade" and wish.target is not None and guest.is_reachable:
-                target = wish.target.name
+                self._finish(guest, role, verb, goal)
+            elif fate == 1 and verb == "upgrade" and goal.target is not None and guest.is_reachable:
+                target = _name(goal.target)
                 digest = digests_of(target, guest.label)[role]
                 dead = Revision(digest, guest.own(target), self.now, is_deployed=False)
                 guest.put(role, dead)
@@ -548,31 +564,31 @@ class World:
 
     # helm
 
-    def _next(self, guest: ModelGuest) -> tuple[str, str, Wish] | None:
-        """Return the role, the verb and the wish of the next step of helm."""
+    def _next(self, guest: ModelGuest) -> tuple[str, str, ReleaseGoal] | None:
+        """Return the role, the verb and the goal of the next step of helm."""
         assert self.leader is not None
         if guest.is_paused or not guest.has_floating_ip:
             return None
-        wish = self.leader.wish(guest, self.options, self.now)
+        goal = self.leader.goal(guest, self.options, self.now)
         for role in sorted(ROLES, key=lambda each: (guest.name, each) in self.refusals):
             one = guest.current(role)
             if guest.is_locked and one is not None:
                 continue
             if one is not None and not one.is_deployed and self.now - one.at < DEAD_HELM_SECONDS:
                 continue
-            leaves = wish.leaves.name if wish.leaves is not None and wish.may_change else None
-            is_kept = wish.keeps_first and len(guest.history[role]) == 1
-            if one is not None and leaves is not None and guest.is_made_for(one, leaves) and not is_kept:
-                return role, "rollback", wish
-            if wish.target is None:
+            leaves = _name(goal.leaves) if goal.may_change else ""
+            is_kept = goal.keeps_first and len(guest.history[role]) == 1
+            if one is not None and leaves and guest.is_made_for(one, leaves) and not is_kept:
+                return role, "rollback", goal
+            if goal.target is None:
                 continue
             if one is None:
                 if guest.has_other_kube_vip and guest.is_new:
                     continue
-                return role, "upgrade", wish
-            is_at = one.digest == digests_of(wish.target.name, guest.label)[role]
-            if not one.is_deployed or (not is_at and wish.may_change):
-                return role, "upgrade", wish
+                return role, "upgrade", goal
+            is_at = one.digest == digests_of(_name(goal.target), guest.label)[role]
+            if not one.is_deployed or (not is_at and goal.may_change):
+                return role, "upgrade", goal
         return None
 
     def _run_helms(self) -> None:
@@ -585,35 +601,35 @@ class World:
             found = self._next(guest)
             if found is None:
                 continue
-            role, verb, wish = found
-            target = wish.target.name if wish.target is not None else ""
+            role, verb, goal = found
+            target = _name(goal.target)
             self.leader.note_turn(guest, target, self.now)
-            self._check_helm(guest, role, verb, wish)
+            self._check_helm(guest, role, verb, goal)
             self.helm_runs.append((self.now, name, verb, target))
-            self.running[name] = (self.now + HELM_SECONDS, role, verb, wish)
+            self.running[name] = (self.now + HELM_SECONDS, role, verb, goal)
 
     def _end_helms(self) -> None:
-        for name, (until, role, verb, wish) in list(self.running.items()):
+        for name, (until, role, verb, goal) in list(self.running.items()):
             if until <= self.now:
                 del self.running[name]
                 if name in self.guests:
-                    self._finish(self.guests[name], role, verb, wish)
+                    self._finish(self.guests[name], role, verb, goal)
                     self.due[name] = self.now
 
-    def _finish(self, guest: ModelGuest, role: str, verb: str, wish: Wish) -> None:
+    def _finish(self, guest: ModelGuest, role: str, verb: str, goal: ReleaseGoal) -> None:
         if not guest.is_reachable:
             return
-        if verb == "upgrade" and wish.target is not None:
-            digest = digests_of(wish.target.name, guest.label)[role]
+        if verb == "upgrade" and goal.target is not None:
+            digest = digests_of(_name(goal.target), guest.label)[role]
             fate = guest.refused.get(digest, "")
             self.refusals.discard((guest.name, role))
             if fate:
                 self.refusals.add((guest.name, role))
             if fate != "absent":
-                made = Revision(digest, guest.own(wish.target.name), self.now, is_deployed=not fate)
+                made = Revision(digest, guest.own(_name(goal.target)), self.now, is_deployed=not fate)
                 guest.put(role, made)
-        elif verb == "rollback" and wish.leaves is not None:
-            former = [each for each in guest.history[role] if not guest.is_made_for(each, wish.leaves.name)]
+        elif verb == "rollback" and goal.leaves is not None:
+            former = [each for each in guest.history[role] if not guest.is_made_for(each, _name(goal.leaves))]
             if former:
                 guest.put(role, replace(former[-1], at=self.now, made_for=FOREIGN))
             else:
@@ -707,10 +723,10 @@ class World:
         ]
         return frozenset().union(*wanted) - frozenset().union(*tested)
 
-    def _check_helm(self, guest: ModelGuest, role: str, verb: str, wish: Wish) -> None:
+    def _check_helm(self, guest: ModelGuest, role: str, verb: str, goal: ReleaseGoal) -> None:
         kept, policy, name = self.kept, self.options.policy, guest.name
         assert kept is not None, "nothing is done before it is written"
-        target = wish.target.name if wish.target is not None else ""
+        target = _name(goal.target)
         is_back_allowed = policy.goes_back and policy.updates and not policy.is_paused
         if verb == "rollback":
             self._demand(self._has_failed(name) and is_back_allowed, f"{name} goes back, but has not failed")
@@ -959,7 +975,8 @@ class World:
 
 
 def _name(target: Target | None) -> str:
-    return target.name if target is not None else ""
+    """Return the name of a target for all guest clusters; "" for none."""
+    return (target.part_of or target.name) if target is not None else ""
 
 
 def build_guests(size: int, target: str | None = "A", at: float = 0.0) -> list[ModelGuest]:

@@ -12,7 +12,7 @@ from itertools import groupby
 import pytest
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from localfleet.simulated import Answer
 from tests.harness.fleet import FLOATING_IPS, NAMESPACE, RANGES, RESERVATIONS, Fleet, Running, build_fleet
 
@@ -171,6 +171,10 @@ class Installations:
         running = self.running.pop(namespace)
         running.link.is_cut = True
         running.task.cancel()
+        self.delete(namespace)
+
+    def delete(self, namespace: str) -> None:
+        """Delete the namespace with all that is in it, but for the process."""
         for key in [("namespaces", "", namespace), *self.fleet.memory.objects]:
             if namespace in key and key in self.fleet.memory.objects:
                 self.fleet.memory.remove(key)
@@ -239,7 +243,7 @@ async def test_of_two_installations_one_works_and_each_guest_cluster_is_installe
 LOSSES: dict[str, tuple[Callable[[Installations], object], float]] = {
     "killed": (lambda both: both.fleet.kill(both.running[NAMESPACE]), 25),
     "stopped": (lambda both: both.fleet.stop(both.running[NAMESPACE]), 25),
-    "uninstalled": (lambda both: both.uninstall(NAMESPACE), 12),
+    "uninstalled": (lambda both: both.uninstall(NAMESPACE), 25),
 }
 
 
@@ -257,6 +261,18 @@ async def test_an_installation_that_waits_leads_when_the_other_one_is_gone(loss:
     both.begin(NAMESPACE)
     assert await both.work(60) == [ELSEWHERE], "the former one waits now"
     assert both.fleet.helm.runs.count(("upgrade", both.url)) == 2
+
+
+@pytest.mark.parametrize("late_seconds", [0.0, 1.1, 2.2, 3.3])
+async def test_a_leader_whose_namespace_is_deleted_ends_before_another_installation_leads(
+    late_seconds: float,
+) -> None:
+    """Its Lease is deleted before its pod, and cannot be created again."""
+    both = await build_two()
+    assert await both.work(30) == [NAMESPACE]
+    await both.fleet.pass_time(late_seconds)
+    both.delete(NAMESPACE)
+    assert await both.work(60) == [NAMESPACE, ELSEWHERE]
 
 
 async def test_another_installation_does_not_lead_while_a_replica_of_the_leader_is_replaced() -> None:

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fipop.addresses.reports import Reports, Slots, Source
-from fipop.boundary import ApiRequest
+from fipop.addresses.guests import AddressRecord, GuestRecords
+from fipop.addresses.in_use import Source
+from fipop.addresses.reports import Reports, Slots
 from fipop.guests.in_use import find_in_use
+from fipop.interfaces import ApiRequest
 from fipop.ipam.pool import Part, parse_pool
 from fipop.ipam.ranges import Range, RangeTable
 from tests.harness.fleet import EVERY_GUEST, Fleet, Guest, build_fleet
@@ -379,7 +381,11 @@ def test_the_pools_of_one_guest_cluster_take_little_time() -> None:
     }
     found = find_in_use([config_map], [])
     reports = Reports(
-        pools=table, slots=Slots(), find_own=lambda _guest_id: {}, could_serve=lambda _range, _guest_id: True
+        records=GuestRecords(AddressRecord),
+        pools=table,
+        slots=Slots(),
+        find_own=lambda _guest_id: {},
+        could_serve=lambda _range, _guest_id: True,
     )
     began = time.process_time()
     reports.take("c-m-a", Source.OBJECTS, datetime.now(UTC), found)

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
-from fipop.rollout.controller import parse_counts
+from fipop.interfaces import ApiRequest
+from fipop.rollout.kept import parse_counts
 from tests.harness.fleet import NAMESPACE, Fleet
 
 IDS = tuple(f"c-m-{number}" for number in range(6))

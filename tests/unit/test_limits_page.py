@@ -7,10 +7,10 @@ import pytest
 
 from fipop import deadlines
 from fipop.addresses import gate, quarantine, ranges, reports
+from fipop.api import service
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
-from fipop.cloudprovider import allocate, pools, service
-from fipop.guests import config_map, in_use
-from fipop.guests import desired as duties
+from fipop.cloudprovider import pools, usage
+from fipop.guests import config_map, desired, in_use
 from fipop.helm import command, process, proxy
 from fipop.ipam import pool
 from fipop.kube import guests
@@ -38,7 +38,7 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("Addresses of nodes and of the API server of a guest cluster", f"{reports.MAX_COUNTED} "),
         ("Addresses and pools that are kept of the reports", f"{reports.MAX_KEPT:,} of objects"),
         ("Addresses and pools that objects of a guest cluster can name", f"{in_use.MAX_PARTS:,}"),
-        ("Time until a guest cluster without a floating IP", f"{duties.BARE_SECONDS / 60:g} min"),
+        ("Time until a guest cluster without a floating IP", f"{desired.BARE_SECONDS / 60:g} min"),
         ("Quarantine of an imported or custom cluster", f"{quarantine.IMPORTED_SECONDS / 3600:g} h"),
         ("Parts of a pool in the ConfigMap that are read", f"{pool.MAX_GUEST_PARTS:,}"),
         ("Namespaces of a guest cluster that one visit writes", f"{config_map.MAX_NAMESPACES}"),
@@ -73,7 +73,7 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("Addresses of a Service that count as in use", f"{service.MOST_ADDRESSES} parts"),
         ("Ports of a Service that shares an address", f"{service.MOST_PORTS}"),
         ("Pools with metrics and `KeyInvalid`", f"the first {pools.MOST_SHOWN:,}"),
-        ("Services that a message names for one address", f"{allocate.MOST_NAMED}"),
+        ("Services that a message names for one address", f"{usage.MOST_NAMED}"),
     ],
 )
 def test_the_number_of(row: str, value: str) -> None:

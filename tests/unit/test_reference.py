@@ -11,11 +11,10 @@ import click
 import pytest
 from prometheus_client import generate_latest
 
-from fipop.api import names
+from fipop.api import names, service
 from fipop.cli.main import main
-from fipop.cloudprovider import keepalived, service
+from fipop.cloudprovider import keepalived, needs
 from fipop.cloudprovider.metrics import REGISTRY, ServiceSnapshot, render_services
-from fipop.guests.service_uses import IGNORE
 from fipop.metrics.gauges import Gauges, build_registry
 from fipop.rancher.matching import NoRange
 from fipop.settings.options import DEFAULTS, settings_data
@@ -57,8 +56,8 @@ def annotations() -> set[str]:
     }
     policy = re.findall(rf"{names.GROUP}/[a-z-]+", (ROOT / "templates/admission-policy.yaml").read_text())
     kept = {value for name, value in vars(names).items() if name.startswith(("ANNOTATION_", "LABEL_"))}
-    of_services = {service.ADDRESSES, service.INTERFACE, service.FORWARD_METHOD, service.LEGACY_LABEL}
-    of_services |= {service.FINALIZER, f"{service.IMPLEMENTATION}={service.KUBE_VIP}", IGNORE}
+    of_services = {service.ADDRESSES, needs.INTERFACE, service.FORWARD_METHOD, needs.LEGACY_LABEL}
+    of_services |= {service.FINALIZER, f"{service.IMPLEMENTATION}={service.KUBE_VIP}", service.IGNORE}
     return own | kept | set(policy) | of_services | {keepalived.PLAN}
 
 

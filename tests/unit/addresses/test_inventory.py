@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from fipop.addresses.in_use import Carrier, InUseAddresses, build_parts
+from fipop.addresses.in_use import AddressUser, InUseAddresses, Source, build_parts
 from fipop.addresses.inventory import Inventory
-from fipop.addresses.reports import Source
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.ranges import Usage
@@ -191,6 +190,6 @@ def test_the_statuses_of_ranges_say_what_the_last_leader_knew() -> None:
 
 def take_report(cache: Inventory, guest_id: str, *addresses: str) -> None:
     """Take in what a visit of a guest cluster found."""
-    carrier = Carrier(kind="Service", namespace="shop", name="web")
-    found = InUseAddresses(build_parts(carrier, map(parse_address, addresses)))
+    user = AddressUser(kind="Service", namespace="shop", name="web")
+    found = InUseAddresses(build_parts(user, map(parse_address, addresses)))
     cache.reports.take(guest_id, Source.OBJECTS, NOW, found)

@@ -7,9 +7,8 @@ import pytest
 
 from fipop.addresses.claims import Claim
 from fipop.addresses.holders import can_take
-from fipop.addresses.in_use import Carrier, InUseAddresses, build_parts
+from fipop.addresses.in_use import AddressUser, InUseAddresses, Source, build_parts
 from fipop.addresses.inventory import Inventory
-from fipop.addresses.reports import Source
 from fipop.api.objects import FloatingIPReservation, Owner, Requested
 from fipop.ipam.addresses import parse_address
 from fipop.kube.resources import PROVISIONING_CLUSTERS
@@ -42,8 +41,8 @@ def takes(known: FloatingIPReservation, claim: Claim, *, is_gone: bool = False, 
     if not is_gone:
         cache.observe(PROVISIONING_CLUSTERS, build_cluster("demo", "c-m-old"))
     if uses:
-        carrier = Carrier(kind="Service", namespace="shop", name="web")
-        found = InUseAddresses(build_parts(carrier, [parse_address(ADDRESS)]))
+        user = AddressUser(kind="Service", namespace="shop", name="web")
+        found = InUseAddresses(build_parts(user, [parse_address(ADDRESS)]))
         cache.reports.take(claim.owner.namespace, Source.OBJECTS, NOW, found)
     return can_take(cache, known, claim)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fipop.api.service import DEFAULT_CLASS
 from fipop.cli.cloud_provider import (
     KEEPALIVED_MODE,
     KUBEVIP_MODE,
@@ -14,7 +15,6 @@ from fipop.cli.cloud_provider import (
 )
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions
 from fipop.errors import StartError
-from fipop.guests.service_uses import DEFAULT_CLASS
 from localfleet.rancher_objects import build_kubeconfig
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from fipop.cli.main import main
 from fipop.kube.client import KubeClient
-from fipop.rollout.controller import render_rollout
+from fipop.rollout.kept import render_rollout
 from fipop.rollout.plan import Phase, Rollout
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link
 from tests.harness.releases import OTHER, TARGET, target

@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
-from fipop.cloudprovider.allocate import Refusal, Request, Usage, User, allocate
+from fipop.cloudprovider.allocate import Refusal, Request, allocate
 from fipop.cloudprovider.pools import PoolKeys
+from fipop.cloudprovider.usage import Usage, User
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address

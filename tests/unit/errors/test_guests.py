@@ -2,7 +2,7 @@
 
 import pytest
 
-from fipop.guests.errors import VisitTimeoutError
+from fipop.guests.access import VisitTimeoutError
 from fipop.helm.errors import ChartError, HelmError, HelmFailure
 
 

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPSpec, FloatingIPStatus, Metadata
-from fipop.guests.config_map import Known, Plan, build_keys, find_namespace, parse_config_map, plan_config_map
+from fipop.guests.config_map import (
+    ConfigMapPlan,
+    KnownAddresses,
+    build_keys,
+    find_namespace,
+    parse_config_map,
+    plan_config_map,
+)
 from fipop.ipam.addresses import parse_address
 from fipop.ipam.pool import MAX_GUEST_PARTS
 
@@ -54,16 +61,20 @@ def config_map(data: Any, applied: Any = None) -> Object:
     }
 
 
-def known(*own: str, frozen: tuple[str, ...] = ()) -> Known:
-    return Known(own=frozenset(map(parse_address, own)), frozen=frozenset(map(parse_address, frozen)))
+def known(*own: str, frozen: tuple[str, ...] = ()) -> KnownAddresses:
+    return KnownAddresses(
+        own=frozenset(map(parse_address, own)), frozen=frozenset(map(parse_address, frozen))
+    )
 
 
-def plan(current: Object | None, *floating_ips: FloatingIP, own: tuple[str, ...] = ("10.0.0.1",)) -> Plan:
+def plan(
+    current: Object | None, *floating_ips: FloatingIP, own: tuple[str, ...] = ("10.0.0.1",)
+) -> ConfigMapPlan:
     granted = frozenset(address for each in floating_ips for address in each.status.addresses)
     return plan_config_map(current, build_keys(floating_ips, granted), known(*own))
 
 
-def apply(current: Object | None, found: Plan) -> Object:
+def apply(current: Object | None, found: ConfigMapPlan) -> Object:
     """Return the ConfigMap after a write."""
     data = dict((current or {}).get("data") or {}) | dict(found.changes)
     applied = dict(found.owned) or None
@@ -75,7 +86,7 @@ def test_a_missing_config_map_gets_the_keys_and_a_note_of_them() -> None:
     assert found.changes == found.owned == {"cidr-global": "10.0.0.1/32"}
     settled = plan(apply(None, found), FIRST)
     assert (settled.changes, settled.owned) == ({}, found.owned)
-    assert plan(None) == Plan(changes={}, owned={})
+    assert plan(None) == ConfigMapPlan(changes={}, owned={})
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fipop.addresses.guests import GuestRecords
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.reports import News
-from fipop.guests.directory import GuestDirectory
+from fipop.guests.discovery import GuestDirectory
+from fipop.guests.record import GuestRecord
 from fipop.kube.resources import (
     HARVESTER_CONFIGS,
     MANAGEMENT_CLUSTERS,
@@ -15,7 +17,7 @@ from fipop.kube.resources import (
 )
 from fipop.rancher.links import Discovery, NotAGuest, Waiting
 from fipop.rancher.matching import Guest
-from tests.harness.objects import Json, cache_of
+from tests.harness.objects import Json
 
 GUEST = "c-m-1"
 POOL = {
@@ -79,11 +81,18 @@ def _connect(cache: Inventory, *, connected: bool) -> None:
 
 
 def _directory(spec: Mapping[str, Any], client: object | None = None) -> GuestDirectory:
-    cache = cache_of()
+    directory = empty_directory(client)
+    cache = directory.inventory
     _connect(cache, connected=True)
     _observe(cache, NAMESPACES, GUEST)
     _observe(cache, PROVISIONING_CLUSTERS, "demo", "fleet-default", spec=spec, status={"clusterName": GUEST})
-    return GuestDirectory(inventory=cache, client=client or NothingToRead())  # type: ignore[arg-type]
+    return directory
+
+
+def empty_directory(client: object | None = None) -> GuestDirectory:
+    records = GuestRecords(GuestRecord)
+    inventory = Inventory(records)
+    return GuestDirectory(inventory=inventory, records=records, client=client or NothingToRead())  # type: ignore[arg-type]
 
 
 async def test_a_guest_whose_network_cannot_be_found_out_is_known_for_passes() -> None:
@@ -93,7 +102,7 @@ async def test_a_guest_whose_network_cannot_be_found_out_is_known_for_passes() -
     known = directory.inventory.known(GUEST)
     assert known is not None
     assert known.connected
-    assert [each.id for each in directory.all()] == [GUEST]
+    assert [each.id for each in directory.inventory.known_guests()] == [GUEST]
 
 
 async def begin_slow_lookup(
@@ -163,7 +172,7 @@ async def test_a_slow_answer_does_not_undo_what_a_later_question_found() -> None
 async def test_a_guest_cluster_that_is_none_any_more_is_dropped_and_counts_as_new_when_it_is_back() -> None:
     directory = _directory({"rkeConfig": {}})
     await directory.discover(GUEST)
-    state = directory.state(GUEST)
+    state = directory.record(GUEST)
     state.failed_lookups = 7
     status = {"provider": "harvester"}
     _observe(directory.inventory, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
@@ -172,11 +181,11 @@ async def test_a_guest_cluster_that_is_none_any_more_is_dropped_and_counts_as_ne
     state.failed_lookups = 8
     _connect(directory.inventory, connected=True)
     assert isinstance((await directory.discover(GUEST))[0], Guest)
-    assert directory.state(GUEST).failed_lookups == 0
+    assert directory.record(GUEST).failed_lookups == 0
 
 
 def test_nothing_is_kept_about_a_guest_cluster_that_does_not_exist() -> None:
-    directory = GuestDirectory(inventory=cache_of(), client=NothingToRead())  # type: ignore[arg-type]
-    directory.state(GUEST).failed_lookups = 7
-    assert list(directory.states()) == []
-    assert directory.state(GUEST).failed_lookups == 0
+    directory = empty_directory()
+    directory.record(GUEST).failed_lookups = 7
+    assert list(directory.records.items()) == []
+    assert directory.record(GUEST).failed_lookups == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fipop.addresses.in_use import InUseAddresses
 from fipop.api.names import ANNOTATION_APPLIED
-from fipop.guests.in_use import MAX_PARTS, TooManyAddressesError, find_in_use, find_machines, parse_service
+from fipop.guests.in_use import MAX_PARTS, TooManyAddressesError, find_in_use, find_machines, parse_relevant
 from fipop.ipam.addresses import parse_address
 
 
@@ -27,11 +27,11 @@ def annotated(text: str) -> dict[str, Any]:
 
 
 def read(*services: dict[str, Any]) -> InUseAddresses:
-    return find_in_use([], filter(None, map(parse_service, services)))
+    return find_in_use([], filter(None, map(parse_relevant, services)))
 
 
 def user_of(found: InUseAddresses, address: str) -> str:
-    return str(found.carrier_of(parse_address(address)) or "")
+    return str(found.user_of(parse_address(address)) or "")
 
 
 def test_any_value_of_a_config_map_uses_addresses_also_as_members_of_a_pool() -> None:
@@ -96,7 +96,7 @@ def test_a_guest_cluster_that_names_more_than_is_read_does_not_count_as_read(
     config_maps: list[Any], services: list[Any]
 ) -> None:
     with pytest.raises(TooManyAddressesError):
-        find_in_use(config_maps, filter(None, map(parse_service, services)))
+        find_in_use(config_maps, filter(None, map(parse_relevant, services)))
 
 
 def test_a_guest_cluster_that_names_as_much_as_is_read_is_read() -> None:

@@ -246,7 +246,7 @@ def test_harvesters_kube_vip_is_parked_while_fipops_serves_and_back_before_that_
     assert should_park(installed(status=Status.FAILED), removes=False) is None
     assert should_park(installed(), removes=True) is False
     assert should_park(place(), removes=False) is False
-    assert should_park(replace(place(), beside=("DaemonSet a/b",)), removes=False) is None
+    assert should_park(replace(place(), conflicting_workloads=("DaemonSet a/b",)), removes=False) is None
     assert is_back([harvester])
     assert not is_back([replace(harvester, is_parked=True)])
     manifest = daemon_set(release="harvester-cloud-provider")
@@ -271,8 +271,8 @@ JUDGED: dict[str, tuple[Release, dict[str, Any], tuple[Verdict, str]]] = {
     ),
     "unknown": (installed(owner=Owner.UNKNOWN), {}, (Verdict.FALSE, "NotReady")),
     "taken": (installed(owner=Owner.OTHER), {}, (Verdict.FALSE, "ReleaseTaken")),
-    "others": (replace(place(), beside=("DaemonSet a/b",)), {}, (Verdict.FALSE, "OthersRun")),
-    "beside others": (installed(beside=("DaemonSet a/b",)), {}, (Verdict.TRUE, "OthersRun")),
+    "others": (replace(place(), conflicting_workloads=("DaemonSet a/b",)), {}, (Verdict.FALSE, "OthersRun")),
+    "beside others": (installed(conflicting_workloads=("DaemonSet a/b",)), {}, (Verdict.TRUE, "OthersRun")),
     "renamed": (installed(), {"place": ("other", "name")}, (Verdict.TRUE, "ReleaseNameChanged")),
     "of Harvester": (installed(), {"is_taken_by_harvester": True}, (Verdict.FALSE, "HarvesterTakesServices")),
     "held up": (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fipop.guests.record import VisitRecord
+from fipop.guests.record import GuestRecord
 from fipop.helm.charts import (
     Chart,
     Role,
@@ -148,7 +148,7 @@ def test_fifty_entries_are_kept_in_64_kib(fifty: Target) -> None:
 
 def test_entries_are_chosen_again_only_if_the_guest_cluster_or_the_target_changes(fifty: Target) -> None:
     clusters = [cluster(f"guest-{number}", rack=f"rack-{number % 60}") for number in range(100)]
-    records = [VisitRecord() for _ in clusters]
+    records = [GuestRecord() for _ in clusters]
 
     def choose(target: Target) -> list[Target]:
         return [

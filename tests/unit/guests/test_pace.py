@@ -2,7 +2,7 @@
 
 import asyncio
 
-from fipop.guests.pace import BURST, Pace
+from fipop.guests.access import BURST, Pace
 
 RATE = 50
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.guests.service_uses import ServiceUse, read_classes, read_use
+from fipop.guests.in_use import parse_relevant
+from fipop.guests.services import ServiceUse, read_classes, read_use
 from fipop.ipam.addresses import Family, parse_address
 
 CREATED, TOLD = "2026-05-04T09:00:00Z", "2026-05-04T09:10:00Z"
@@ -33,8 +34,13 @@ def told(reason: str) -> dict[str, Any]:
     return {"conditions": [{"type": "Other"}, condition]}
 
 
+def _read(item: dict[str, Any], classes: frozenset[str]) -> ServiceUse | None:
+    found = parse_relevant(item)
+    return read_use(found, classes=classes) if found is not None else None
+
+
 def use(item: dict[str, Any]) -> ServiceUse | None:
-    return read_use(item, classes=NO_CLASS)
+    return _read(item, NO_CLASS)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +132,7 @@ PARTS = {
 )
 def test_anything_can_be_a_service(item: dict[str, Any]) -> None:
     item["spec"]["type"] = "LoadBalancer"
-    read_use(item, classes=NO_CLASS)
+    use(item)
 
 
 @pytest.mark.parametrize(

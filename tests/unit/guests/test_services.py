@@ -16,8 +16,7 @@ from fipop.api.objects import (
     PerGuest,
     digest_spec,
 )
-from fipop.guests.service_uses import ServiceUse
-from fipop.guests.services import Plan, Seen, Want, plan_floating_ips
+from fipop.guests.services import DemandInput, DemandPlan, NewFloatingIP, ServiceUse, plan_floating_ips
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
 
 V4, V6 = Family.IPV4, Family.IPV6
@@ -37,7 +36,7 @@ class GuestCluster:
     used: dict[int, set[Address]] = field(default_factory=dict)
     made: int = 0
 
-    def add(self, want: Want, *, is_ours: bool = True) -> None:
+    def add(self, want: NewFloatingIP, *, is_ours: bool = True) -> None:
         """Have a floating IP with an address of each family that is wanted."""
         self.made += 1
         found = {V4: f"10.0.0.{self.made}", V6: f"fd00::{self.made:x}"}
@@ -75,7 +74,7 @@ class GuestCluster:
             if len(chosen) == len(families) or (is_flexible and chosen):
                 self.used[number] = set(chosen.values())
 
-    def plan(self) -> Plan:
+    def plan(self) -> DemandPlan:
         """Return what is planned when all that is idle has been so for long."""
         services = [
             ServiceUse(
@@ -89,7 +88,7 @@ class GuestCluster:
             for number, (families, is_flexible, namespace) in enumerate(self.wishes)
         ]
         return plan_floating_ips(
-            Seen(
+            DemandInput(
                 cluster="demo",
                 per_guest=self.per_guest,
                 families=BOTH,
@@ -100,18 +99,18 @@ class GuestCluster:
             )
         )
 
-    def rest(self) -> Plan:
+    def rest(self) -> DemandPlan:
         """Do what is planned until nothing is."""
         for _ in range(MOST_STEPS):
             plan = self.plan()
             for want in plan.makes:
                 self.add(want)
-            if plan.lets_go is not None:
+            if plan.delete is not None:
                 used = set[Address]().union(*self.used.values())
                 texts = set(map(format_address, used))
-                assert texts.isdisjoint(plan.lets_go.status.addresses), "a Service uses it"
-                self.floating_ips.remove(plan.lets_go)
-            if not plan.makes and plan.lets_go is None:
+                assert texts.isdisjoint(plan.delete.status.addresses), "a Service uses it"
+                self.floating_ips.remove(plan.delete)
+            if not plan.makes and plan.delete is None:
                 return plan
             self.serve()
         raise AssertionError("it goes in circles")
@@ -127,9 +126,9 @@ def guest_clusters(draw: st.DrawFn) -> GuestCluster:
     )
     services = st.tuples(st.sampled_from(WISHES), st.booleans(), st.sampled_from(["default", "shop"]))
     found = GuestCluster(per_guest, draw(st.lists(services, max_size=7)))
-    found.add(Want(), is_ours=False)
+    found.add(NewFloatingIP(), is_ours=False)
     if draw(st.booleans()):
-        found.add(Want(name="shop", namespace="shop"), is_ours=False)
+        found.add(NewFloatingIP(name="shop", namespace="shop"), is_ours=False)
     found.serve()
     return found
 
@@ -154,13 +153,13 @@ def test_it_comes_to_rest_within_its_limits_and_again_when_services_go(
 
 def test_addresses_in_quarantine_cost_nothing_of_what_a_guest_cluster_may_have() -> None:
     found = GuestCluster(PerGuest(max_allocate=4), [((V4,), False, "default")] * 2)
-    found.add(Want(), is_ours=False)
+    found.add(NewFloatingIP(), is_ours=False)
     found.serve()
     services = [
         ServiceUse(namespace="default", name="a", addresses=frozenset({parse_address("10.0.0.1")})),
         ServiceUse(namespace="default", name="b", lacking=(V4,), since=EPOCH),
     ]
-    seen = Seen(
+    given = DemandInput(
         cluster="demo",
         per_guest=found.per_guest,
         families=BOTH,
@@ -168,6 +167,8 @@ def test_addresses_in_quarantine_cost_nothing_of_what_a_guest_cluster_may_have()
         services=services,
         room=0,
     )
-    assert plan_floating_ips(seen).limit == "maxPerGuest"
+    assert plan_floating_ips(given).limit == "maxPerGuest"
     former = {parse_address("10.0.0.9"): "demo-kubevip-2"}
-    assert [each.name for each in plan_floating_ips(replace(seen, former=former)).makes] == ["demo-kubevip-2"]
+    assert [each.name for each in plan_floating_ips(replace(given, former=former)).makes] == [
+        "demo-kubevip-2"
+    ]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fipop.cloudprovider.allocate import Request, Usage, User, allocate
+from fipop.cloudprovider.allocate import Request, allocate
 from fipop.cloudprovider.pools import PoolKeys
+from fipop.cloudprovider.usage import Usage, User
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.pool import parse_pool

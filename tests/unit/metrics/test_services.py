@@ -2,11 +2,11 @@
 
 from prometheus_client import generate_latest
 
+from fipop.cloudprovider.cluster import PoolSample
 from fipop.cloudprovider.metrics import (
     ASSIGNMENT_SECONDS,
     ASSIGNMENTS,
     REGISTRY,
-    PoolSample,
     ServiceSnapshot,
     render_services,
 )

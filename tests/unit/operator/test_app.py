@@ -16,9 +16,9 @@ import pytest_asyncio
 from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
 
-from fipop.boundary import SystemClock
 from fipop.errors import StartError
 from fipop.helm.process import HelmProgram, LocalHelm
+from fipop.interfaces import SystemClock
 from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer
 from fipop.operator.app import Operator, OperatorOptions, build_operator
@@ -107,10 +107,10 @@ class Rotating:
 
 @pytest_asyncio.fixture
 async def rotating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rotating]:
-    async def serve_nothing(*_: object, **__: object) -> None:
-        await asyncio.Event().wait()
+    async def serve_nothing(*_: object) -> str:
+        return ""
 
-    monkeypatch.setattr(ProbeServer, "serve_again", serve_nothing)
+    monkeypatch.setattr(ProbeServer, "serve_on", serve_nothing)
     monkeypatch.setattr(process, "HEALTH_READ_SECONDS", 0.1)
     monkeypatch.setattr(process, "START_RETRY_SECONDS", 0.1)
     first = new_authority()

@@ -8,7 +8,8 @@ from fipop.api.conditions import ConditionType, Verdict
 from fipop.helm.charts import Role
 from fipop.helm.releases import Status
 from fipop.report.snapshot import Kind, Snapshot, Unread
-from fipop.rollout.plan import Phase, Rollout, Standing
+from fipop.rollout.member import RolloutStatus
+from fipop.rollout.plan import Phase, Rollout
 from tests.harness.documentation import DOCS
 from tests.harness.objects import Json, build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import TARGET
@@ -146,7 +147,7 @@ PHASES = {
     f"rollout {phase.value}": snapshot(
         installation=healthy_installation(
             rollout=Rollout(target=TARGET, phase=phase, reason="why", failed=frozenset({"c-m-1"})),
-            rollout_guests={each.value: number for number, each in enumerate(Standing)},
+            rollout_guests={each.value: number for number, each in enumerate(RolloutStatus)},
         )
     )
     for phase in Phase

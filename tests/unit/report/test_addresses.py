@@ -43,6 +43,12 @@ def test_the_address_of_an_imported_cluster_that_is_gone_says_why_it_waits_longe
     assert "24 h" in answer.remark
 
 
+def test_an_address_whose_quarantine_outlasts_its_time_says_for_which_guest_cluster_it_waits() -> None:
+    waiting = build_reservation("10.0.0.5", cluster="demo", quarantined_until="2026-02-28T12:00:00Z")
+    answer = ask(snapshot(ranges=[build_range("pool", "10.0.0.0/24")], reservations=[waiting]), "10.0.0.5")
+    assert "fipop waits until it can read guest cluster demo" in answer.remark
+
+
 def test_an_address_names_the_services_that_use_it_and_is_found_by_them() -> None:
     services = {"names": ["shop/web", "shop/api"], "count": 3}
     status = {**held_by(["10.0.0.5"]), "services": services}

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fipop.boundary import ApiRequest
 from fipop.cli.main import main
+from fipop.interfaces import ApiRequest
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -177,7 +177,7 @@ class Server:
 
     @asynccontextmanager
     async def send(self, request: ApiRequest) -> AsyncIterator[Response]:
-        """Answer a request, as `fipop.boundary.ApiServer` describes it."""
+        """Answer a request, as `fipop.interfaces.ApiServer` describes it."""
         if request.method == "POST":
             yield respond(201, self._fleet.review(request.body), NOW)
         else:

@@ -1,6 +1,5 @@
-"""Probes and metrics: on a port that never moves, and again on one that moves and stays where another is taken."""
+"""Probes and metrics: on the port of the probes, and again on that of the metrics if it is free."""
 
-import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -11,39 +10,22 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from fipop.errors import StartError
 from fipop.runtime.http import ProbeServer
-from localfleet.waiting import eventually
-from tests.harness.background import until
 
 
 class Served:
-    """A server whose second port and health a test changes."""
+    """A server whose health a test changes."""
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
         Gauge("fipop_test", "A number.", registry=registry).set(1)
         self.problems: dict[str, str] = {}
         self.server = ProbeServer(lambda: self.problems, registry, host="127.0.0.1", port=0)
-        self.wanted = free_port()
-        self.asked = 0
-        """How often the server asked for the port."""
-        self.complaints: list[str] = []
-        self._serving: asyncio.Task[None] | None = None
+        self.metrics_port = free_port()
 
     async def start(self) -> None:
         """Serve on both ports."""
         await self.server.start()
-        self._serving = asyncio.create_task(self.server.serve_again(self._want, self.complaints.append))
-
-    def _want(self) -> int:
-        self.asked += 1
-        return self.wanted
-
-    async def stop(self) -> None:
-        """Have nothing served."""
-        if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.wait({self._serving})
-        await self.server.stop()
+        assert await self.server.serve_on(self.metrics_port) == ""
 
 
 @pytest.fixture
@@ -51,7 +33,7 @@ async def served() -> AsyncIterator[Served]:
     served = Served()
     await served.start()
     yield served
-    await served.stop()
+    await served.server.stop()
 
 
 def free_port() -> int:
@@ -70,15 +52,6 @@ async def ask(port: int, path: str = "/metrics", accept: str = "*/*") -> tuple[i
             return answer.status, answer.headers["Content-Type"], await answer.text()
     except aiohttp.ClientConnectionError:
         return 0, "", ""
-
-
-async def is_served(port: int) -> None:
-    """Wait until the metrics are served on a port."""
-
-    async def answers() -> bool:
-        return (await ask(port))[0] == 200
-
-    await eventually(answers, what=f"the metrics on port {port}")
 
 
 async def test_a_scrape_is_answered_in_the_format_that_it_asks_for(served: Served) -> None:
@@ -106,30 +79,17 @@ async def test_a_server_that_answers_is_live_and_names_why_it_is_not_ready(
     assert (status, json.loads(text)) == (503, {"ok": False, "problems": served.problems})
 
 
-async def test_the_second_port_serves_the_same_and_moves_while_the_first_one_stays(served: Served) -> None:
-    old, new = served.wanted, free_port()
-    await is_served(old)
-    assert (await ask(old, "/readyz"))[0] == 200
-
-    served.wanted = new
-    await is_served(new)
-
-    assert [(await ask(port))[0] for port in (old, served.server.port)] == [0, 200]
+async def test_the_port_of_the_metrics_serves_the_same(served: Served) -> None:
+    assert (await ask(served.metrics_port))[0] == 200
+    assert (await ask(served.metrics_port, "/readyz"))[0] == 200
 
 
-async def test_a_port_that_is_taken_is_reported_once_and_tried_until_it_is_free_and_the_old_one_stays(
-    served: Served,
-) -> None:
-    old = served.wanted
-    await is_served(old)
+async def test_a_metrics_port_that_is_taken_is_reported_and_the_other_one_serves(served: Served) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = served.wanted = other.getsockname()[1]
-        asked = served.asked
-        await until(lambda: served.asked > asked + 2, "the port to be tried again")
-        assert served.complaints == [f"Could not listen on metrics port {taken}: Address already in use."]
-        assert (await ask(old))[0] == 200
-    await is_served(taken)
-    assert len(served.complaints) == 1
+        taken = other.getsockname()[1]
+        problem = await served.server.serve_on(taken)
+    assert problem == f"Could not listen on metrics port {taken}: Address already in use."
+    assert (await ask(served.server.port))[0] == 200
 
 
 async def test_a_health_port_that_is_taken_ends_the_start() -> None:
@@ -141,8 +101,7 @@ async def test_a_health_port_that_is_taken_ends_the_start() -> None:
 
 async def test_after_the_stop_nothing_listens(served: Served) -> None:
     port = served.server.port
-    await is_served(served.wanted)
 
-    await served.stop()
+    await served.server.stop()
 
-    assert [(await ask(each))[0] for each in (port, served.wanted)] == [0, 0]
+    assert [(await ask(each))[0] for each in (port, served.metrics_port)] == [0, 0]

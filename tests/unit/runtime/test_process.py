@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from fipop.errors import ApiError, ForbiddenError, StartError, UnavailableError
+from fipop.errors import ApiError, ForbiddenError, StartError, UnavailableError, UntrustedServerError
 from fipop.runtime.process import Process
 from tests.harness.virtual_time import in_virtual_time
 
@@ -67,7 +67,7 @@ async def test_a_step_of_the_start_is_done_until_it_succeeds_and_says_meanwhile_
 
 @in_virtual_time
 async def test_a_replaced_authority_ends_a_start_and_a_process_at_work() -> None:
-    invalid = UnavailableError("get version", reason="CertificateInvalid")
+    invalid = UntrustedServerError("get version", reason="CertificateInvalid")
     server = Server()
     server.error = invalid
     server.is_replaced = True

@@ -1,4 +1,6 @@
-"""helm in guest clusters: observe again, decide, run one step, and have the guest cluster visited.
+"""What happens to the releases of a guest cluster: observe, decide, run one step, and have it visited.
+
+A new guest cluster gets both releases in one turn. What its visit saw within the last 10 s is not read again.
 
 As many guest clusters at a time as this queue has workers: that bounds the processes of helm.
 """
@@ -14,30 +16,37 @@ from pathlib import Path
 
 from fipop.addresses.gate import Gate
 from fipop.errors import ApiError, FipopError, GuestError
-from fipop.guests.access import read_access
-from fipop.guests.clients import GuestClients
-from fipop.guests.desired import Duty, choose_wish, count_event, find_duty
-from fipop.guests.directory import GuestDirectory
+from fipop.guests.access import GuestClients, read_access
+from fipop.guests.desired import DesiredState, count_event, find_desired, find_goal
+from fipop.guests.discovery import GuestDirectory
 from fipop.guests.observed import Observed, list_revisions, observe
-from fipop.guests.record import VisitRecord
+from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import Step, Verb, plan_releases
 from fipop.helm.chart_store import Access, ChartStore
 from fipop.helm.charts import Chart, Role, Values, hide_values
 from fipop.helm.command import Helm, HelmCommand
 from fipop.helm.errors import HelmError, HelmFailure
-from fipop.helm.releases import Owner, Release, Status, build_labels, label_as_seen, take_over
+from fipop.helm.releases import Release, ReleaseOwner, Status, build_labels, label_as_seen, take_over
 from fipop.jsons import as_mapping
 from fipop.kube.guests import GuestAccess
 from fipop.kube.resources import SECRETS
 from fipop.metrics.counters import GuestEvent
 from fipop.rollout.controller import RolloutController
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import WorkQueues, request_routine_visit
+from fipop.runtime.queues import Key, Request, WorkQueues, request_routine_visit
+from fipop.runtime.workqueue import Priority
 
 logger = logging.getLogger(__name__)
 
+KIND = "install"
+"""The kind of keys: a guest cluster whose releases have to change, by its id."""
 _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: GuestEvent.CLOUD_PROVIDER_INSTALL}
+
+
+def request_install(guest_id: str, priority: Priority, delay_seconds: float) -> Request:
+    """Request a turn of helm for a guest cluster whose releases have to change."""
+    return Request(Key(KIND, "", guest_id), priority, delay_seconds)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,87 +64,95 @@ class InstallController:
 
     async def reconcile(self, guest_id: str) -> None:
         """Bring the releases of a guest cluster one step further, if that is still wanted."""
-        state = self.guests.state(guest_id)
-        duty = find_duty(self.guests.inventory, guest_id, state, self.configuration.settings)
-        if duty is None or not duty.places or not self.gate.is_open:
+        record = self.guests.record(guest_id)
+        desired = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
+        if desired is None or not desired.places or not self.gate.is_open:
             return
-        record = state.visits
         try:
-            access = await read_access(self.guests.client, duty.guest)
-            async with self.clients.session(access, is_urgent=False) as client:
-                observed = await observe(client, duty.places, around=record.around)
+            access = await read_access(self.guests.client, desired.guest)
+            observed = record.take_observed(desired.places) or await self._observe(record, desired, access)
         except (ApiError, GuestError) as error:
             # The visit that follows reports it, and comes back.
             logger.debug("Could not read releases", extra={"guest": guest_id, "error": str(error)})
             self.queues.add(request_routine_visit(guest_id))
             return
-        observed = replace(observed, releases=record.mark_foreign(observed.releases))
-        wish = choose_wish(duty, record, observed, self.rollout)
-        steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_turn]
+        wish = find_goal(desired, observed, self.rollout)
+        steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_helm]
         target = wish.target.name if wish.target is not None else ""
-        if not steps or record.rest_seconds(target):
+        if not steps or record.backoff_seconds(target):
             return
         if steps[0].verb is not Verb.INSPECT:
-            record.note_turn(target)
+            record.record_turn(target)
+        is_new = all(each.is_missing for each in observed.releases)
         failures: dict[str, FipopError] = {}
         try:
             for step in steps:
-                turn = Turn(
-                    controller=self,
-                    access=access,
-                    duty=duty,
-                    record=record,
-                    observed=observed,
-                    step=step,
-                    wish=wish,
+                failure = await self._try(
+                    InstallStep(
+                        controller=self,
+                        access=access,
+                        desired=desired,
+                        record=record,
+                        observed=observed,
+                        step=step,
+                        wish=wish,
+                    )
                 )
-                failure = await self._try(turn)
                 if failure is not None:
                     failures[str(step.release)] = failure
-                if failure is None or wish.remove:
-                    break  # a release that helm cannot change does not keep the other one from a change
+                # A release that helm cannot change does not keep the other one from a change.
+                goes_on = failure is not None or (is_new and step.verb is Verb.UPGRADE)
+                if wish.remove or not goes_on:
+                    break
             is_repair = step.verb is Verb.UPGRADE and step.release.is_at(wish.target)
             if failures or is_repair:
-                record.let_rest(target, failures)
+                record.record_failure(target, failures)
             elif step.verb is Verb.UPGRADE:
-                record.rest = None
+                record.backoff = None
         finally:
+            record.end_turn()
             self.queues.add(request_routine_visit(guest_id))
 
-    async def _try(self, turn: Turn) -> FipopError | None:
+    async def _observe(self, record: GuestRecord, desired: DesiredState, access: GuestAccess) -> Observed:
+        """Read the releases. Raises ApiError and GuestError."""
+        async with self.clients.session(access, is_urgent=False) as client:
+            observed = await observe(client, desired.places, other_providers=record.other_providers)
+        return replace(observed, releases=record.mark_foreign(observed.releases))
+
+    async def _try(self, install: InstallStep) -> FipopError | None:
         """Run one step. Return why it failed."""
-        step = turn.step
+        step = install.step
         fields = {
-            "cluster": turn.duty.guest.cluster_name,
+            "cluster": install.desired.guest.cluster_name,
             "release": str(step.release),
             "verb": step.verb.value,
         }
         try:
-            await turn.run()
+            await install.run()
         except FipopError as error:
             logger.warning("Could not change release", extra=fields | {"error": str(error)})
-            self._count(turn.duty, step, success=False)
+            self._count(install.desired, step, success=False)
             return error
         logger.info("Changed release", extra=fields)
-        self._count(turn.duty, step, success=True)
+        self._count(install.desired, step, success=True)
         return None
 
-    def _count(self, duty: Duty, step: Step, *, success: bool) -> None:
+    def _count(self, desired: DesiredState, step: Step, *, success: bool) -> None:
         if step.verb in (Verb.UPGRADE, Verb.ROLL_BACK, Verb.UNINSTALL):
-            count_event(self.guests, duty.guest, _EVENTS[step.release.role], success=success)
+            count_event(self.guests, desired.guest, _EVENTS[step.release.role], success=success)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """One guest cluster's turn: what was decided for it, with all that its step needs."""
+class InstallStep:
+    """One step of a guest cluster's turn: what was decided, with all that it needs."""
 
     controller: InstallController
     access: GuestAccess
-    duty: Duty
-    record: VisitRecord
+    desired: DesiredState
+    record: GuestRecord
     observed: Observed
     step: Step
-    wish: Wish
+    wish: ReleaseGoal
 
     async def run(self) -> None:
         """Run the step. Raises FipopError."""
@@ -203,7 +220,7 @@ class Turn:
         """
         here = (release.namespace, release.name)
         taken = {each.name for each in self.observed.daemon_sets if (each.namespace, each.release) != here}
-        is_harvester = self.duty.guest.on_harvester and release.role is Role.KUBE_VIP
+        is_harvester = self.desired.guest.on_harvester and release.role is Role.KUBE_VIP
         return f"{release.name}-fipop" if is_harvester or release.name in taken else release.name
 
     async def _uninstall(self, release: Release) -> None:
@@ -229,7 +246,7 @@ class Turn:
             await command.rollback(release.name, before[0].revision, **place)
         # helm copies the labels, with the number of the revision.
         made = (await self._list_revisions(release))[0]
-        if made.owner is Owner.FIPOP:
+        if made.owner is ReleaseOwner.FIPOP:
             await self._label(replace(made, version=before[0].version))
 
     async def _list_revisions(self, release: Release) -> list[Release]:
@@ -253,7 +270,7 @@ class Turn:
             raise GuestError(f"could not read release {release}: helm reported: {what}{known}") from error
         chart, version = str(metadata.get("chart")), str(metadata.get("version"))
         found = take_over(release, chart, version, values, self.wish.compare)
-        if found.owner is Owner.FIPOP:
+        if found.owner is ReleaseOwner.FIPOP:
             await self._label(found)
         elif release.record is not None:
             self.record.foreign.add(release.record.uid)

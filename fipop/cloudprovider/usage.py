@@ -1,0 +1,73 @@
+"""Who uses which address of the cluster, and who can share one: values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from fipop.api.service import Port
+from fipop.ipam.addresses import DHCP_ADDRESSES, Address, Family
+
+MOST_NAMED = 16
+"""How many users of an address a message names: if a thousand have it, each message would name all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A user of addresses: a Service, or what else has addresses of its own, such as a node."""
+
+    uid: str
+    name: str
+    """Kind and name, as a message shows them."""
+    ports: frozenset[Port] = frozenset()
+    shares: bool = False
+    """Whether its namespace allows Services to share addresses."""
+
+    def can_share_with(self, other: User) -> bool:
+        """Return whether both allow sharing, have ports, and have no port in common."""
+        is_allowed = self.shares and other.shares and bool(self.ports) and bool(other.ports)
+        return is_allowed and self.ports.isdisjoint(other.ports)
+
+
+class Usage:
+    """Who uses which address. Nothing is refused: what users wrote, or wrote twice, counts as it is."""
+
+    def __init__(self) -> None:
+        self._users: dict[Address, dict[str, User]] = {}
+        self._held: dict[str, tuple[User, frozenset[Address]]] = {}
+
+    def enter(self, user: User, addresses: Collection[Address]) -> frozenset[str]:
+        """Have a user use exactly these addresses; return the uids of others for whom that changes something."""
+        former, before = self._held.pop(user.uid, (user, frozenset[Address]()))
+        after = frozenset(addresses)
+        concerned = before ^ after if user == former else before | after
+        changed = {uid for each in concerned for uid in self._users.get(each, ())}
+        for address in before:
+            del self._users[address][user.uid]
+            if not self._users[address]:
+                del self._users[address]
+        for address in after:
+            self._users.setdefault(address, {})[user.uid] = user
+        if after:
+            self._held[user.uid] = user, after
+        return frozenset(changed - {user.uid})
+
+    def find_conflicting(self, address: Address, user: User) -> list[User]:
+        """Return the users of an address that `user` cannot share it with. IPv6 addresses are not shared."""
+        if address in DHCP_ADDRESSES:
+            return []
+        others = (each for each in self._users.get(address, {}).values() if each.uid != user.uid)
+        return [each for each in others if address.family is Family.IPV6 or not user.can_share_with(each)]
+
+    def is_free(self, address: Address, user: User) -> bool:
+        """Return whether no other user has an address."""
+        return self._users.get(address, {}).keys() <= {user.uid}
+
+    def addresses(self) -> Iterator[Address]:
+        """Iterate over the addresses that are in use."""
+        return iter(self._users)
+
+
+def name_users(users: list[User]) -> str:
+    """Return the names of users of an address for a message."""
+    return ", ".join(sorted(each.name for each in users)[:MOST_NAMED])

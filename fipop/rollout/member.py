@@ -1,0 +1,173 @@
+"""A guest cluster in a rollout: what its releases show, compared with the target and the stable one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from fipop.helm.charts import Target
+from fipop.helm.releases import Release, Status
+
+
+class RolloutStatus(StrEnum):
+    """Where a guest cluster stands in a rollout, in the words of Open Cluster Management.
+
+    The values are those of metrics and of `fipop rollout status`.
+    """
+
+    SKIPPED = "away"
+    """It takes no part."""
+    PENDING = "pending"
+    """It waits for its turn."""
+    PROGRESSING = "progressing"
+    """It was admitted: it may have the target, and has neither succeeded nor failed."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A guest cluster that is opted in, as the last visit of this leader found it. Times are monotonic.
+
+    All that a rollout asks about it follows from its releases and its targets.
+    """
+
+    target: Target
+    """The target of the rollout as it is for this guest cluster: its name changes with its labels."""
+    stable: Target | None = None
+    """The stable target as it is for this guest cluster."""
+    releases: tuple[Release, ...] = ()
+    """Both releases; none if it could not be reached."""
+    visited_at: float | None = None
+    """When it was visited last, whether it answered or not; None before the first visit of this leader."""
+    taken_up_at: float | None = None
+    """When helm of this leader first took it up for the target; None if it did not."""
+    is_eligible: bool = True
+    """Whether it is not paused, has a floating IP, and was ready in Rancher's eyes once."""
+    is_canary: bool = False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it answered."""
+        return bool(self.releases)
+
+    @property
+    def is_unlocked(self) -> bool:
+        """Whether no other helm has locked a release, and no other kube-vip or provider runs or has its name."""
+        return all(each.is_unlocked for each in self.releases)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether both releases are missing: a first revision that failed is none."""
+        return self.is_reachable and all(each.is_missing for each in self.releases)
+
+    @property
+    def lacks_release(self) -> bool:
+        """Whether a release is missing."""
+        return any(each.is_missing for each in self.releases)
+
+    @property
+    def is_deployed(self) -> bool:
+        """Whether both releases are deployed."""
+        return self.is_reachable and all(each.status is Status.DEPLOYED for each in self.releases)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every release that is not missing runs and is ready."""
+        return self.is_reachable and not any(each.problem for each in self.releases if not each.is_missing)
+
+    @property
+    def is_at_target(self) -> bool:
+        """Whether both releases are deployed at the target."""
+        return self.is_deployed and all(each.is_at(self.target) for each in self.releases)
+
+    @property
+    def is_at_stable(self) -> bool:
+        """Whether both releases are deployed at the stable target."""
+        return self.is_deployed and all(each.is_at(self.stable) for each in self.releases)
+
+    @property
+    def drifts(self) -> bool:
+        """Whether a release that is not missing differs from the target."""
+        return any(
+            not (each.is_missing or (each.status is Status.DEPLOYED and each.is_at(self.target)))
+            for each in self.releases
+        )
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the stable target has the same for it: then the target is proven there."""
+        return self.stable is not None and self.stable.digests == self.target.digests
+
+    @property
+    def made_for(self) -> frozenset[str]:
+        """The names of the targets that its releases were made for; "" for one that no target made."""
+        return frozenset(_base(each.made_for) for each in self._present)
+
+    @property
+    def is_of_target(self) -> bool:
+        """Whether all that is there was made for the target, be it whole or not."""
+        return bool(self._present) and all(each.made_for == self.target.name for each in self._present)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether a release was made for one of the two targets, and its labels have chosen other overrides since."""
+        names = {each.name for each in (self.target, self.stable) if each is not None}
+        others = {each.made_for for each in self._present} - names
+        return not {_base(each) for each in others}.isdisjoint(map(_base, names))
+
+    @property
+    def entries(self) -> frozenset[str]:
+        """The overrides that it gets with one of the two targets, and not with the other one.
+
+        All, if the target is the stable one: labels, and guest clusters that come back, bring some with which none
+        has succeeded.
+        """
+        if self.stable is None or self.stable.name == self.target.name:
+            return self.target.entries
+        return frozenset() if self.is_unchanged else self.target.entries ^ self.stable.entries
+
+    @property
+    def began_at(self) -> float | None:
+        """When helm began with the target, by this leader or by the age of what it made; None if it did not."""
+        # The older release tells the start of helm. What is at the stable target, too, was made in a former rollout.
+        ages = [
+            each.age_seconds
+            for each in self._present
+            if each.made_for == self.target.name and (self.is_unchanged or not each.is_at(self.stable))
+        ]
+        if self.is_at_target and not ages:
+            # Both were at the target before: nothing was made for it.
+            ages = [min(each.age_seconds for each in self.releases)]
+        starts = [] if self.taken_up_at is None else [self.taken_up_at]
+        starts += [self.visited_at - max(ages)] if ages and self.visited_at is not None else []
+        return min(starts, default=None)
+
+    @property
+    def ready_seconds(self) -> float | None:
+        """How long all pods of both releases have been ready, since the upgrade.
+
+        None if that was not asked, or if a release is not deployed.
+        """
+        # Not longer than since the upgrade: before it, the pods of the revision before were ready.
+        soaks = [
+            min(each.ready_seconds, each.age_seconds)
+            for each in self.releases
+            if each.ready_seconds is not None
+        ]
+        return min(soaks, default=None) if self.is_deployed else None
+
+    @property
+    def _present(self) -> list[Release]:
+        return [each for each in self.releases if each.status is not Status.ABSENT]
+
+
+Fleet: TypeAlias = Mapping[str, Member]
+"""The guest clusters that are opted in, by id."""
+
+
+def _base(name: str) -> str:
+    """Return the name of the target that the target of a guest cluster is part of."""
+    return name.partition(".")[0]
