@@ -273,10 +273,8 @@ def _find_reserved(
     owner = replace(owner, cluster=snapshot.cluster_of(owner.namespace, owner.cluster))
     if spec.quarantined_until is not None and spec.quarantined_until <= snapshot.now:
         guest = owner.cluster or owner.namespace
-        remarks.append(
-            f"This time is over: fipop waits until it can read guest cluster {guest} and does not find the address "
-            "there"
-        )
+        until = f"until it can read guest cluster {guest} and does not find the address there"
+        remarks.append(f"This time is over: fipop waits {until}")
     others = (_ownership(snapshot, each) for each in named_by if each.key != spec.owner.key)
     state = AddressState.HELD if found.is_held else AddressState.QUARANTINED
     return state, spec.range, ". ".join(filter(None, remarks)), [owner, *others]

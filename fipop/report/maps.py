@@ -9,7 +9,7 @@ from enum import StrEnum
 from ipaddress import IPv4Network
 from itertools import islice
 
-from fipop.api.objects import Usage
+from fipop.api.objects import AddressCounts
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.intervals import Interval, IntervalSet
 from fipop.ipam.ranges import Range
@@ -55,7 +55,7 @@ class Block:
     """A CIDR in which the range has addresses, and the usage of those that the range can assign."""
 
     cidr: str
-    usage: Usage
+    usage: AddressCounts
     cells: tuple[Cell, ...] = ()
     """Its addresses one by one; empty if it is not opened."""
 
@@ -126,14 +126,14 @@ class _Board:
         """Yield the blocks of a size with these numbers."""
         held, quarantined = self._count(size)
         for number in numbers:
-            first, used = number * size, held[number] + quarantined[number]
+            first, used, waiting = number * size, held[number], quarantined[number]
             here = IntervalSet((Interval(first, first + size - 1),))
             total = (self._assigned.of(Family.IPV4) & here).count
-            free = 0 if self._range.draining else max(0, total - used)
+            free = 0 if self._range.draining else max(0, total - used - waiting)
             opened = range(first, first + size) if is_open else ()
             yield Block(
                 cidr=f"{format_address(Address(Family.IPV4, first))}/{33 - size.bit_length()}",
-                usage=Usage(total=total, used=held[number], free=free, quarantined=quarantined[number]),
+                usage=AddressCounts(total=total, used=used, free=free, quarantined=waiting),
                 cells=tuple(self._cell(Address(Family.IPV4, value)) for value in opened),
             )
 
