@@ -63,7 +63,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         (("who", "nobody"), "nobody", "Run fipop status"),
         (("--context", "other", "status"), "--context", "Write options after the command"),
         (("who", "detla"), "detla", 'did you mean "delta"?'),
-        (("free", "nowhere"), "nowhere", "Run fipop status"),
+        (("free", "nowhere"), "nowhere", "Run fipop check"),
         (("free", "dul"), "dul", 'did you mean "dual"?'),
         (("check", "--guest", "Alpha"), "Alpha", 'did you mean "alpha"?'),
         (("free", "full"), "is full", "extend spec.iprange"),
