@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,9 +44,22 @@ KIND = "install"
 _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: GuestEvent.CLOUD_PROVIDER_INSTALL}
 
 
-def request_install(guest_id: str, priority: Priority, delay_seconds: float) -> Request:
-    """Request a turn of helm for a guest cluster whose releases have to change."""
-    return Request(Key(KIND, "", guest_id), priority, delay_seconds)
+def request_turn(
+    guest_id: str, record: GuestRecord, wish: Wish, steps: Iterable[Step], *, is_judged: bool
+) -> Request:
+    """Request a turn of helm for a guest cluster whose releases have to change; `is_judged`: by a rollout."""
+    target, releases = wish.target.name if wish.target is not None else "", [each.release for each in steps]
+    is_back = wish.reason == "RolledBack" or wish.leaves is not None
+    has_begun = is_judged and (
+        record.began_target == target or any(each.made_for == target for each in releases)
+    )
+    is_new = any(each.is_missing for each in releases)
+    # A new one that has one of its releases is finished before the next one.
+    has_begun |= is_new and not all(each.is_missing for each in record.releases)
+    priority = Priority.NORMAL if is_new else Priority.BACKGROUND
+    # Who goes back, or has a deadline, does not wait for hundreds that opted in at once.
+    priority = Priority.URGENT if is_back or has_begun else priority
+    return Request(Key(KIND, "", guest_id), priority, record.backoff_seconds(target))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,6 +100,8 @@ class InstallController:
         failures: dict[str, FipopError] = {}
         try:
             for step in steps:
+                if step is not steps[0] and not self._is_wanted(guest_id, record, observed, wish):
+                    break
                 failure = await self._try(
                     InstallStep(
                         controller=self,
@@ -112,6 +127,11 @@ class InstallController:
         finally:
             record.end_turn()
             self.queues.add(request_routine_visit(guest_id))
+
+    def _is_wanted(self, guest_id: str, record: GuestRecord, observed: Observed, wish: Wish) -> bool:
+        """Return whether what was decided before helm ran still holds."""
+        found = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
+        return found is not None and find_goal(found, observed, self.rollout).target == wish.target
 
     async def _observe(self, record: GuestRecord, desired: DesiredState, access: GuestAccess) -> Observed:
         """Read the releases. Raises ApiError and GuestError."""
