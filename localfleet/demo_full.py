@@ -13,7 +13,7 @@ from localfleet.observation import FleetView, parse_metrics
 from localfleet.stack import RANGES, condition
 from localfleet.waiting import eventually
 
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 180.0
 _REPORT_SECONDS = 120.0
 _QUARANTINE_SECONDS = 180.0
 _OPTIONS = "/api/v1/namespaces/kube-fip/configmaps/kube-fip-config"

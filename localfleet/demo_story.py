@@ -37,7 +37,8 @@ _USER_ADDRESS = "10.136.1.7"
 _CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubevip"
 _ANNOTATION = "kube-vip.io/loadbalancerIPs"
 _CONDITION = "kubefip.k8s.binbash.org/AddressAssigned"
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 180.0
+"""A machine that is loaded must not fail the story: helm alone took a minute on one."""
 _STOP_SECONDS = 10.0
 _FIPOP = Path(sys.executable).parent / "fipop"
 _FLOATING_IPS = "get floatingips -A -o wide"

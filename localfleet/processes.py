@@ -80,7 +80,8 @@ class Process:
                         raise self.failure(f"ended with {self.returncode} before it was ready")
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
-            raise self.failure(f"was not ready after {timeout_seconds:g} s") from None
+            load = f"at a load average of {os.getloadavg()[0]:.0f} on {os.cpu_count()} processors"
+            raise self.failure(f"was not ready after {timeout_seconds:g} s, {load}") from None
 
     async def wait(self) -> int:
         """Wait for the program's end; its return code."""

@@ -15,8 +15,8 @@ from fipop.addresses.holders import find_holder
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.range_selection import find_range, find_restriction
 from fipop.addresses.request import (
+    AddressRequest,
     Blocker,
-    Request,
     blocker_of,
     describe_invalid,
     describe_problem,
@@ -112,7 +112,7 @@ def decide(view: DecisionView, floating_ip: FloatingIP) -> Decision:
     request = read_request(floating_ip)
     found = _find_range(inventory, floating_ip, held, owner, request)
     current = _find_current(view, floating_ip, held, owner, request, found)
-    if isinstance(request, Request) and isinstance(found, FloatingIPRange):
+    if isinstance(request, AddressRequest) and isinstance(found, FloatingIPRange):
         decision = _Allocation(
             inventory=inventory,
             floating_ip=floating_ip,
@@ -160,7 +160,7 @@ def _find_range(
     floating_ip: FloatingIP,
     held: list[FloatingIPReservation],
     owner: Owner,
-    request: Request | Blocker,
+    request: AddressRequest | Blocker,
 ) -> FloatingIPRange | Blocker:
     """Return the range that serves, if it can be read."""
     if isinstance(request, Blocker):
@@ -188,14 +188,14 @@ def _find_current(
     floating_ip: FloatingIP,
     held: list[FloatingIPReservation],
     owner: Owner,
-    request: Request | Blocker,
+    request: AddressRequest | Blocker,
     found: FloatingIPRange | Blocker,
 ) -> dict[Family, Claim]:
     """Return what a floating IP has, and no other has by now.
 
     That is what its status names, or its spec if kube-fip-operator assigned it; if there is neither, what is held.
     """
-    static = request.static if isinstance(request, Request) else {}
+    static = request.static if isinstance(request, AddressRequest) else {}
     status = floating_ip.status
     space, range_name = status.address_space or DEFAULT_ADDRESS_SPACE, status.range or ""
     named: Collection[Address] = read_addresses(status.addresses)
@@ -251,7 +251,7 @@ class _Allocation:
     inventory: Inventory
     floating_ip: FloatingIP
     owner: Owner
-    request: Request
+    request: AddressRequest
     range: FloatingIPRange
     current: dict[Family, Claim]
     held: list[FloatingIPReservation]

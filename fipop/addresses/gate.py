@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fipop.addresses.inventory import Inventory
-from fipop.boundary import loop_time
+from fipop.interfaces import loop_time
 
 GATE_SECONDS = 60.0
 """The longest time that new addresses wait for guest clusters that are not read."""

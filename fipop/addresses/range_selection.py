@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from fipop.addresses.claims import address_of, read_addresses
 from fipop.addresses.inventory import Inventory
-from fipop.addresses.request import Blocker, Request, describe_stranger
+from fipop.addresses.request import AddressRequest, Blocker, describe_stranger
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPRange, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family
@@ -24,12 +24,12 @@ from fipop.texts import suggest
 MOST_NAMED = 3
 """How many ranges that do not serve a guest cluster a message names."""
 
-ANY_ADDRESS = Request(static={})
+ANY_ADDRESS = AddressRequest(static={})
 """What a new floating IP asks for."""
 
 
 def choose_for_guest(
-    inventory: Inventory, guest: Guest, request: Request = ANY_ADDRESS
+    inventory: Inventory, guest: Guest, request: AddressRequest = ANY_ADDRESS
 ) -> list[tuple[FloatingIPRange, NoRange | None]]:
     """Order the ranges for a guest and what its floating IP asks for, each with why it gives no address now.
 
@@ -55,7 +55,7 @@ def find_range(
     floating_ip: FloatingIP,
     held: Collection[FloatingIPReservation],
     guest: Guest | None,
-    request: Request,
+    request: AddressRequest,
     had_from: Collection[str],
 ) -> FloatingIPRange | Blocker:
     """Find the range that serves a floating IP.
@@ -155,7 +155,7 @@ def describe_mismatch(inventory: Inventory, guest: Guest | None, range_name: str
     return f'Range "{range_name}" is of network {network}, and the guest cluster is on {guest.networks[0]}.'
 
 
-def _suits(inventory: Inventory, range_name: str, request: Request) -> bool:
+def _suits(inventory: Inventory, range_name: str, request: AddressRequest) -> bool:
     """Return whether a range assigns the addresses and has the families that a floating IP asks for, free or not."""
     ranges = inventory.pools
     found = ranges.get(range_name)
@@ -166,7 +166,7 @@ def _suits(inventory: Inventory, range_name: str, request: Request) -> bool:
     )
 
 
-def _families(inventory: Inventory, range_name: str, request: Request) -> tuple[Family, ...]:
+def _families(inventory: Inventory, range_name: str, request: AddressRequest) -> tuple[Family, ...]:
     """Return the families that a floating IP which holds nothing yet would want from a range."""
     found = inventory.pools.get(range_name)
     return request.wanted(frozenset(found.pool.families if found else ()), frozenset())

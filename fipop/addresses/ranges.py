@@ -12,8 +12,8 @@ from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_status import build_status, may_be_harvester
 from fipop.api.codec import write_patch
 from fipop.api.objects import FloatingIPRange, Reported
-from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import format_address
 from fipop.ipam.ranges import RangeUsage
 from fipop.jsons import Json
@@ -34,7 +34,7 @@ KIND = "ranges"
 """The kind of the one key: all ranges, which are counted together."""
 COUNT_SECONDS = 1.0
 """How long changes of what ranges hold are gathered until the ranges are counted: they are written at most so often."""
-GATE_SECONDS = 5.0
+GATE_RETRY_SECONDS = 5.0
 REPORTED_SECONDS = 60.0
 """What guest clusters use without a floating IP is written at most so often for each range."""
 MAX_REPORTED, MAX_REPORTED_OF_GUEST = 1024, 64
@@ -78,7 +78,7 @@ class RangeReconciler:
     async def reconcile(self) -> RetryAfter:
         """Count all ranges, and write the statuses that changed."""
         if not self.is_gate_open():
-            return RetryAfter(GATE_SECONDS)
+            return RetryAfter(GATE_RETRY_SECONDS)
         if self.is_traced():
             self._trace()
         usages, problem = self.inventory.count(), None

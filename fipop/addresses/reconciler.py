@@ -15,8 +15,7 @@ from fipop.addresses.guests import GuestDirectory
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_selection import describe_mismatch
 from fipop.addresses.reports import News
-from fipop.addresses.request import Request as Asked
-from fipop.addresses.request import is_made_by_us, read_request
+from fipop.addresses.request import AddressRequest, is_made_by_us, read_request
 from fipop.addresses.reservations import ReservationStore, TakenError
 from fipop.addresses.status import StatusBuilder, find_conflict
 from fipop.addresses.stores import BY_NAMED, BY_RANGE, BY_WAITING
@@ -250,7 +249,12 @@ def build_spec_patch(floating_ip: FloatingIP, decision: Decision) -> Json | None
     request = read_request(floating_ip)
     addresses = {claim.address.family: claim.address for claim in decision.holds}
     is_named = all(names_address(floating_ip, each.space, each.address) for each in decision.holds)
-    if not decision.is_fulfilled or not isinstance(request, Asked) or is_named or request.static == addresses:
+    if (
+        not decision.is_fulfilled
+        or not isinstance(request, AddressRequest)
+        or is_named
+        or request.static == addresses
+    ):
         return None
     unmet = set(request.static.values()) - set(addresses.values())
     if any(format_address(each) not in floating_ip.status.addresses for each in unmet):

@@ -30,7 +30,7 @@ class Blocker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class AddressRequest:
     """What the spec of a floating IP asks for."""
 
     static: Mapping[Family, Address]
@@ -69,7 +69,7 @@ class Request:
         return (min(available, default=Family.IPV4),)
 
 
-def read_request(floating_ip: FloatingIP) -> Request | Blocker:
+def read_request(floating_ip: FloatingIP) -> AddressRequest | Blocker:
     """Read the spec, or return why it cannot be followed."""
     if floating_ip.problem:
         return describe_invalid(floating_ip.problem)
@@ -94,7 +94,7 @@ def read_request(floating_ip: FloatingIP) -> Request | Blocker:
             return describe_invalid(
                 f"spec.ipaddress must be an {families[0].label} address, as in spec.ipFamilies: it is {family.label}"
             )
-    return Request(static=static, families=families, policy=policy)
+    return AddressRequest(static=static, families=families, policy=policy)
 
 
 def is_made_by_us(floating_ip: FloatingIP) -> bool:

@@ -164,7 +164,7 @@ class RangeSpec(YamlFields):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage(YamlFields):
+class AddressCounts(YamlFields):
     """How many addresses there are, in all or of one family; total = used + free + quarantined."""
 
     total: int = 0
@@ -180,11 +180,11 @@ class Usage(YamlFields):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity(Usage):
+class Capacity(AddressCounts):
     """The counts of a range, and for `kubectl get` what is free of each family that it assigns: `251/254`."""
 
-    ipv4: Usage = Usage()
-    ipv6: Usage = Usage()
+    ipv4: AddressCounts = AddressCounts()
+    ipv6: AddressCounts = AddressCounts()
     free_ipv4: Annotated[str | None, Field(alias="freeIPv4")] = None
     free_ipv6: Annotated[str | None, Field(alias="freeIPv6")] = None
 
@@ -499,4 +499,10 @@ def build_capacity(usage: RangeUsage) -> Capacity:
         f"{count_text(each.free)}/{count_text(each.total)}" if each.total else None
         for each in (usage.ipv4, usage.ipv6)
     )
-    return Capacity(**whole, ipv4=Usage(**ipv4), ipv6=Usage(**ipv6), free_ipv4=free_ipv4, free_ipv6=free_ipv6)
+    return Capacity(
+        **whole,
+        ipv4=AddressCounts(**ipv4),
+        ipv6=AddressCounts(**ipv6),
+        free_ipv4=free_ipv4,
+        free_ipv6=free_ipv6,
+    )

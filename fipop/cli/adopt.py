@@ -38,7 +38,7 @@ def adopt(*, reading: Reading, dry_run: bool, guests: bool) -> None:
         raise click.UsageError("Add --dry-run: the operator adopts automatically, without this command.")
     found = run_reading(lambda: _find(reading, guests))
     reading.show(found, _HEADER, _rows(found), _lines(found))
-    end(is_wrong=found.needs_attention, unread=())
+    end((), is_wrong=found.needs_attention)
 
 
 async def _find(reading: Reading, ask_guests: bool) -> AdoptionReport:

@@ -10,15 +10,13 @@ import click
 
 from fipop.cli.reading import (
     EXIT_CODES,
-    EXIT_INCOMPLETE,
     Output,
     Reading,
     all_option,
     end,
-    fail,
+    fail_missing,
     reading_options,
     run_reading,
-    show_unread,
     wait_option,
     wait_until,
 )
@@ -27,9 +25,9 @@ from fipop.report.findings import Finding, Severity, by_section, summarize
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import count_of
 from fipop.report.rights import judge_rights, probe_secret_rights
-from fipop.report.snapshot import Kind, Snapshot, Unread
+from fipop.report.snapshot import Kind, Unread
 from fipop.report.status import report_status
-from fipop.texts import clean, suggest
+from fipop.texts import clean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +64,7 @@ def check(*, reading: Reading, guest: str | None, problems: bool, wait: float, a
         if shown:
             click.echo()
         click.echo(", ".join(f"{counts[each]} {each}" for each in reversed(Severity)))
-        show_unread(found.unread)
-    end(is_wrong=found.passed is False, unread=found.unread)
+    end(found.unread, is_wrong=found.passed is False)
 
 
 def _count_failed(found: CheckReport) -> str:
@@ -78,7 +75,10 @@ def _count_failed(found: CheckReport) -> str:
 async def _check_once(reading: Reading, guest: str | None) -> CheckReport:
     async with reading.connect() as client:
         snapshot = await read_snapshot(client, namespace=reading.operator_namespace)
-        chosen = _find_chosen(snapshot, guest) if guest is not None else None
+        chosen = frozenset(find_namespaces(snapshot, guest)) if guest is not None else None
+        if guest is not None and not chosen:
+            clusters = snapshot.cache.clusters.all()
+            fail_missing(snapshot, "guest cluster", guest, clusters, Kind.CLUSTERS, Kind.FLOATING_IPS)
         probed = [*judge_rights(snapshot), *await probe_secret_rights(client, snapshot)]
     found = [
         each
@@ -91,18 +91,6 @@ async def _check_once(reading: Reading, guest: str | None) -> CheckReport:
         checks=tuple(by_section((*probed, *found))),
         unread=snapshot.unread,
     )
-
-
-def _find_chosen(snapshot: Snapshot, name: str) -> frozenset[str]:
-    """Return the guest clusters that a name stands for."""
-    found = frozenset(find_namespaces(snapshot, name))
-    if not found:
-        show_unread(snapshot.unread)
-        if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
-            fail(f'guest cluster "{name}" is not known: not all clusters could be read', EXIT_INCOMPLETE)
-        like = suggest(name, (each.name for each in snapshot.cache.clusters.all()))
-        fail(f'guest cluster "{name}" does not exist{like}. Run fipop check for all')
-    return found
 
 
 def _show(reading: Reading, shown: Iterable[Finding]) -> None:

@@ -6,9 +6,7 @@ import asyncio
 import importlib.metadata
 import logging
 import os
-import socket
 import sys
-import uuid
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -20,14 +18,14 @@ from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api.names import parse_go_bool
 from fipop.api.service import split_classes
-from fipop.boundary import SystemClock
 from fipop.cli.go_flags import GoDuration, GoInt, go_flag
 from fipop.cli.logs import configure_logging
-from fipop.cli.process import run_until_asked
+from fipop.cli.process import build_identity, ending_on_failure, run_until_asked
 from fipop.cloudprovider.app import build_provider, release_services
 from fipop.cloudprovider.keepalived import KeepalivedOptions, Method, parse_network
 from fipop.cloudprovider.options import KubevipOptions, LeaseOptions, ProviderOptions
-from fipop.errors import FipopError, StartError
+from fipop.errors import StartError
+from fipop.interfaces import SystemClock
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.server import HttpServer
 from fipop.runtime.leader_election import LeaseTimes
@@ -121,11 +119,8 @@ def cloud_provider(
         logging.getLogger("fipop").setLevel(logging.DEBUG)
     if ctx.args:
         logger.warning("Ignored flags", extra={"flags": " ".join(ctx.args)})
-    try:
+    with ending_on_failure(FAILURE):
         asyncio.run(_run(read_options(mode, flags, os.environ), flags))
-    except (FipopError, OSError) as error:
-        logger.critical(FAILURE, extra={"error": str(error)})
-        sys.exit(1)
 
 
 async def _run(options: ProviderOptions, flags: Mapping[str, Any]) -> None:
@@ -140,12 +135,12 @@ async def _run(options: ProviderOptions, flags: Mapping[str, Any]) -> None:
 
 def read_options(mode: str, flags: Mapping[str, Any], environment: Mapping[str, str]) -> ProviderOptions:
     """Build the options from the command line and the environment. Raises StartError."""
-    port = flags["port"]
+    port, lease_name = flags["port"], flags["lease_name"] or _LEASES[mode]
+    lease = LeaseOptions(name=lease_name, namespace=flags["lease_namespace"])
     return ProviderOptions(
-        # A pod that is restarted is another process: it must not believe the Lease of the former one its own.
-        identity=f"{environment.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}",
+        identity=build_identity(),
         version=importlib.metadata.version("fipop"),
-        lease=_read_lease(mode, flags) if flags["leader_elect"] else None,
+        lease=lease if flags["leader_elect"] else None,
         lease_times=_read_lease_times(flags),
         mode=_read_kubevip(environment) if mode == KUBEVIP_MODE else _read_keepalived(environment),
         host=flags["bind_address"],
@@ -162,10 +157,6 @@ async def _configure(flags: Mapping[str, Any]) -> Configuration:
         configuration = configure_in_cluster()
     configuration.host = flags["master"] or configuration.host
     return configuration
-
-
-def _read_lease(mode: str, flags: Mapping[str, Any]) -> LeaseOptions:
-    return LeaseOptions(name=flags["lease_name"] or _LEASES[mode], namespace=flags["lease_namespace"])
 
 
 def _read_lease_times(flags: Mapping[str, Any]) -> LeaseTimes:

@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.metadata
-import logging
 import os
-import socket
-import sys
 import tempfile
-import uuid
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
@@ -19,19 +15,16 @@ from typing import Any
 import click
 
 from fipop.api import names
-from fipop.boundary import SystemClock
 from fipop.cli.logs import configure_logging, set_log_level
-from fipop.cli.process import run_until_asked, take_signals
-from fipop.errors import FipopError
+from fipop.cli.process import build_identity, ending_on_failure, run_until_asked, take_signals
 from fipop.helm.process import LocalHelm, find_helm
+from fipop.interfaces import SystemClock
 from fipop.kube.config import configure_from_kubeconfig, configure_in_cluster
 from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer
 from fipop.operator.app import OperatorOptions, build_operator
 from fipop.runtime.watching import build_settings, watch
 from fipop.texts import is_namespace
-
-logger = logging.getLogger(__name__)
 
 FAILURE = "Operator failed"
 
@@ -113,9 +106,9 @@ def operator(
     All other options are in the ConfigMap kube-fip-config and take effect without a restart.
     """
     configure_logging(as_json=log_format == "json")
-    try:
+    with ending_on_failure(FAILURE):
         options = OperatorOptions(
-            identity=_build_identity(),
+            identity=build_identity(),
             version=importlib.metadata.version("fipop"),
             update_crds=not no_crd_update,
             leader_election=not no_leader_election,
@@ -124,14 +117,6 @@ def operator(
             **others,
         )
         asyncio.run(_run(options, kubeconfig, helm))
-    except (FipopError, OSError) as error:
-        logger.critical(FAILURE, extra={"error": str(error)})
-        sys.exit(1)
-
-
-def _build_identity() -> str:
-    """A pod that is restarted is another process: it must not believe the Lease of the former one its own."""
-    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
 
 
 async def _run(options: OperatorOptions, kubeconfig: Path | None, helm: str | None) -> None:

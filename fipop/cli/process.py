@@ -6,11 +6,14 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import traceback
-from collections.abc import Coroutine
+import uuid
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +23,24 @@ from fipop.errors import FipopError
 logger = logging.getLogger(__name__)
 
 LOOKUP_THREADS = 64
+
+
+def build_identity() -> str:
+    """Return a name for this process, with that of its pod.
+
+    A pod that is restarted is another process: it must not believe the Lease of the former one its own.
+    """
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
+
+
+@contextmanager
+def ending_on_failure(message: str) -> Iterator[None]:
+    """Log by a message what a role cannot start or go on for, and end the process."""
+    try:
+        yield
+    except (FipopError, OSError) as error:
+        logger.critical(message, extra={"error": str(error)})
+        sys.exit(1)
 
 
 async def run_until_asked(

@@ -21,6 +21,7 @@ import click
 from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api import names
+from fipop.api.objects import KubeObject
 from fipop.cli.go_flags import GoDuration
 from fipop.errors import ApiError, FipopError, UnavailableError
 from fipop.kube.client import KubeClient
@@ -34,8 +35,8 @@ from fipop.kube.server import HttpServer
 from fipop.report.findings import Finding, Severity
 from fipop.report.reading import NotManagementClusterError, read_snapshot
 from fipop.report.rendering import clean_whole, table, to_json
-from fipop.report.snapshot import Snapshot, Unread
-from fipop.texts import clean, sentence
+from fipop.report.snapshot import Kind, Snapshot, Unread
+from fipop.texts import clean, sentence, suggest
 
 POLL_SECONDS = 2.0
 """Between two checks while a command waits."""
@@ -253,15 +254,28 @@ def show_unread(unread: Sequence[Unread]) -> None:
         click.echo(f"Not read: {each.what} ({clean(each.problem)})", err=True)
 
 
-def end(*, is_wrong: bool, unread: Sequence[Unread]) -> None:
-    """End with the exit code of what was found."""
+def end(unread: Sequence[Unread], *, is_wrong: bool = False) -> None:
+    """Print what could not be read, and end with the exit code of what was found."""
+    show_unread(unread)
     if is_wrong:
         sys.exit(EXIT_WRONG)
     if unread:
         sys.exit(EXIT_INCOMPLETE)
 
 
-def fail(message: str, code: int = EXIT_WRONG) -> NoReturn:
-    """End with a sentence."""
+def fail_missing(
+    snapshot: Snapshot, what: str, name: str, known: Iterable[KubeObject], *kinds: Kind
+) -> NoReturn:
+    """End because no object has a name; as not known if not all objects of its `kinds` could be read."""
+    if not snapshot.is_read(*kinds):
+        message = f'{what} "{name}" is not known: not all objects could be read'
+        fail(message, EXIT_INCOMPLETE, snapshot.unread)
+    like = suggest(name, (each.name for each in known))
+    fail(f'{what} "{name}" does not exist{like}. Run fipop check to see all', unread=snapshot.unread)
+
+
+def fail(message: str, code: int = EXIT_WRONG, unread: Sequence[Unread] = ()) -> NoReturn:
+    """Print what could not be read, and end with a sentence."""
+    show_unread(unread)
     click.echo(f"Error: {clean(sentence(message))}", err=True)
     sys.exit(code)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Iterator
+from functools import partial
 
 import click
 
 from fipop.api import names
 from fipop.cli.reading import (
     EXIT_CODES,
-    POLL_SECONDS,
     Reading,
     access_options,
     end,
@@ -19,7 +17,7 @@ from fipop.cli.reading import (
     read_once,
     reading_options,
     run_reading,
-    show_unread,
+    wait_until,
 )
 from fipop.cli.status import describe_rollout
 from fipop.errors import FipopError, ForbiddenError, NotFoundError
@@ -64,8 +62,7 @@ def status(*, reading: Reading) -> None:
         "unread": unread,
     }
     reading.show(fields, ("GUEST CLUSTERS", "COUNT"), counts, _lines(snapshot))
-    show_unread(unread)
-    end(is_wrong=state is not None and state.phase is Phase.STOPPED, unread=unread)
+    end(unread, is_wrong=state is not None and state.phase is Phase.STOPPED)
 
 
 def _lines(snapshot: Snapshot) -> Iterator[str]:
@@ -108,19 +105,17 @@ def retry(*, reading: Reading) -> None:
             wanted = f"retry/{state.target.name}"
             if state.retried == wanted:  # It acts once: the operator has to see it go first.
                 await _patch(client, reading, {"metadata": {"annotations": {names.ANNOTATION_ROLLOUT: None}}})
-                await _wait_until_forgotten(client, reading)
+                read = partial(_read_rollout, client, reading)
+                if (await wait_until(read, _describe_retry, _RETRY_SECONDS)).retried:
+                    fail("the operator did not notice the end of the earlier retry. Run fipop check")
             await _patch(client, reading, {"metadata": {"annotations": {names.ANNOTATION_ROLLOUT: wanted}}})
         return f"{count_of(len(state.failed), 'guest cluster')} in which it failed can take part again."
 
     click.echo(run_reading(run))
 
 
-async def _wait_until_forgotten(client: KubeClient, reading: Reading) -> None:
-    until = time.monotonic() + _RETRY_SECONDS
-    while (await _read_rollout(client, reading)).retried:
-        if time.monotonic() > until:
-            fail("the operator did not notice the end of the earlier retry. Run fipop check")
-        await asyncio.sleep(POLL_SECONDS)
+def _describe_retry(found: Rollout) -> str:
+    return "the operator to notice the end of the earlier retry" if found.retried else ""
 
 
 def _set_paused(reading: Reading, value: str) -> None:

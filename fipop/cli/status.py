@@ -17,7 +17,6 @@ from fipop.cli.reading import (
     read_once,
     reading_options,
     run_reading,
-    show_unread,
     wait_option,
     wait_until,
 )
@@ -59,8 +58,7 @@ def status(*, reading: Reading, namespace: str | None, wait: float, all_each: bo
             shown = (each for each in every if only is None or each.floating_ip.namespace in only)
             rows = (_wide_row(each, found.snapshot.now) for each in shown)
             click.echo("\n" + table(_FLOATING_IPS, rows))
-    show_unread(found.snapshot.unread)
-    end(is_wrong=found.healthy is False, unread=found.snapshot.unread)
+    end(found.snapshot.unread, is_wrong=found.healthy is False)
 
 
 def _name_awaited(found: StatusReport) -> str:

@@ -14,14 +14,13 @@ from fipop.cli.reading import (
     Reading,
     end,
     fail,
+    fail_missing,
     read_once,
     reading_options,
     run_reading,
-    show_unread,
 )
-from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.rendering import count_of
-from fipop.report.snapshot import Snapshot
+from fipop.report.snapshot import Kind
 from fipop.report.values import Preview, build_order, preview_change, trace_values
 from fipop.settings.yaml import RefusedError
 
@@ -46,11 +45,14 @@ def values(*, reading: Reading, cluster: str | None, diff: Path | None) -> None:
         raise click.UsageError("Name a CLUSTER, or use --diff.")
     snapshot = run_reading(lambda: read_once(reading))
     if not snapshot.installation.has_settings:
-        show_unread(snapshot.unread)
-        fail("the options are not known: ConfigMap kube-fip-config could not be read", EXIT_INCOMPLETE)
+        message = "the options are not known: ConfigMap kube-fip-config could not be read"
+        fail(message, EXIT_INCOMPLETE, snapshot.unread)
     for bad in snapshot.installation.bad_options:
         click.echo(f"Bad {bad}. Its default is shown; the operator uses the last valid value.", err=True)
-    chosen = _choose(snapshot, cluster)
+    clusters = snapshot.cache.clusters.all()
+    chosen = [each for each in clusters if cluster is None or each.is_meant_by(cluster)]
+    if cluster is not None and not chosen:
+        fail_missing(snapshot, "guest cluster", cluster, clusters, Kind.CLUSTERS)
     if diff is None:
         order = build_order(snapshot.installation.settings)
         lines = [each for one in chosen for each in trace_values(order, one)]
@@ -63,15 +65,7 @@ def values(*, reading: Reading, cluster: str | None, diff: Path | None) -> None:
         except (RefusedError, UnicodeDecodeError) as error:
             fail(f"file {diff} {error}")
         reading.show(found, _CHANGES, _rows(found), _lines(found))
-    show_unread(snapshot.unread)
-    end(is_wrong=False, unread=snapshot.unread)
-
-
-def _choose(snapshot: Snapshot, name: str | None) -> list[ProvisioningCluster]:
-    chosen = [each for each in snapshot.cache.clusters.all() if name is None or each.is_meant_by(name)]
-    if name is not None and not chosen:
-        fail(f'no guest cluster has the id or name "{name}". Run fipop status -o wide to see all')
-    return chosen
+    end(snapshot.unread)
 
 
 def _rows(found: Preview) -> Iterator[tuple[str, ...]]:

@@ -16,15 +16,17 @@ from fipop.cli.reading import (
     Reading,
     end,
     fail,
+    fail_missing,
     read_once,
     reading_options,
     run_reading,
-    show_unread,
 )
 from fipop.ipam.addresses import Family
+from fipop.ipam.ranges import Usage
 from fipop.report.addresses import (
     AddressReport,
     AddressState,
+    FreeReport,
     build_log_query,
     describe_services,
     find_namespaces,
@@ -86,13 +88,11 @@ def who(*, reading: Reading, asked: str, guest: bool) -> None:
         click.echo(clean(f"No address of {asked} is in use."))
     for each in found.waits if reading.output is not Output.JSON else ():
         click.echo(clean(describe_wait(each), 2 * LONGEST_MESSAGE))
-    show_unread(found.unread)
+    if found.addresses and all(each.state is AddressState.UNKNOWN for each in found.addresses):
+        unknown = f"{asked} is in no range, and no reservation or FloatingIP has it"
     if unknown and not found.unread:
         fail(unknown)
-    is_unknown = bool(found.addresses) and all(each.state is AddressState.UNKNOWN for each in found.addresses)
-    if is_unknown and not found.unread:
-        fail(f"{asked} is in no range, and no reservation or FloatingIP has it")
-    end(is_wrong=any(each.is_wrong for each in found.waits), unread=found.unread)
+    end(found.unread, is_wrong=any(each.is_wrong for each in found.waits))
 
 
 def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
@@ -190,23 +190,24 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
     snapshot = run_reading(lambda: read_once(reading, about_operator=False))
     asked = snapshot.cache.ranges.get("", range_name)
     if asked is None:
-        show_unread(snapshot.unread)
-        if not snapshot.is_read(Kind.RANGES):
-            fail(
-                f'FloatingIPRange "{range_name}" is not known: the ranges could not be read', EXIT_INCOMPLETE
-            )
-        like = suggest(range_name, (each.name for each in snapshot.cache.ranges.all()))
-        fail(f'FloatingIPRange "{range_name}" does not exist{like}. Run fipop status to see all')
+        fail_missing(snapshot, "FloatingIPRange", range_name, snapshot.cache.ranges.all(), Kind.RANGES)
     wanted = next((each for each in Family if each.label == family), None)
     found = report_free(snapshot, asked, wanted, count)
-    if reading.show(found, ("ADDRESS",), [(each,) for each in found.addresses]) and found.free is not None:
-        more = "".join(f", {count_text(number)} {why}" for why, number in found.withheld.items())
-        start = f"{found.family}: {count_text(found.free)} free"
-        click.echo(f"{start}, {found.used} used, {found.quarantined} in quarantine{more}")
-        for family, each in found.other.items():
-            start = f"{family}: {count_text(each.free)} free"
-            click.echo(f"{start}, {each.used} used, {each.quarantined} in quarantine")
-    show_unread(found.unread)
+    counts = _free_lines(found) if found.free is not None else ()
+    if found.addresses or reading.output is Output.JSON:
+        reading.show(found, ("ADDRESS",), [(each,) for each in found.addresses], counts)
+    else:
+        for line in counts:
+            click.echo(line)
     if found.problem:
-        fail(found.problem, EXIT_WRONG if found.free is not None else EXIT_INCOMPLETE)
-    end(is_wrong=False, unread=found.unread)
+        fail(found.problem, EXIT_WRONG if found.free is not None else EXIT_INCOMPLETE, found.unread)
+    end(found.unread)
+
+
+def _free_lines(found: FreeReport) -> Iterator[str]:
+    usages = {found.family: Usage(found.used or 0, found.free or 0, found.quarantined or 0), **found.other}
+    for family, each in usages.items():
+        parts = [f"{count_text(each.free)} free", f"{each.used} used", f"{each.quarantined} in quarantine"]
+        if family == found.family:
+            parts += (f"{count_text(number)} {why}" for why, number in found.withheld.items())
+        yield f"{family}: {', '.join(parts)}"

@@ -10,7 +10,6 @@ from functools import partial
 from random import Random
 
 from fipop.api.service import ADDRESSES, FINALIZER
-from fipop.boundary import ApiFactory, Clock, end_process
 from fipop.cloudprovider.controller import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
 from fipop.cloudprovider.leases import Leadership, StaleLeases
@@ -18,6 +17,7 @@ from fipop.cloudprovider.metrics import API_REQUESTS, REGISTRY, ServiceSnapshot,
 from fipop.cloudprovider.needs import build_released
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
 from fipop.errors import FipopError, StartError
+from fipop.interfaces import ApiFactory, Clock, end_process
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder

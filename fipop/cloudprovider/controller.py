@@ -26,7 +26,6 @@ from typing import Any, TypeAlias
 
 from fipop.api.objects import read_metadata
 from fipop.api.service import Service
-from fipop.boundary import loop_time
 from fipop.cloudprovider.allocate import Refusal, Request, allocate, refuse_asked
 from fipop.cloudprovider.caches import SOON, ConfigMapCache, Machines, ServiceCache
 from fipop.cloudprovider.cluster import Cluster, UnderWay
@@ -52,6 +51,7 @@ from fipop.cloudprovider.rewrites import Rewrites
 from fipop.cloudprovider.sticky import StickyAddresses
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.guests.config_map import read_applied
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.jsons import JsonView, as_mapping
 from fipop.kube.client import KubeClient

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
 from fipop.api.service import Service
-from fipop.boundary import loop_time
 from fipop.cloudprovider.caches import ServiceCache
 from fipop.cloudprovider.cluster import Cluster
 from fipop.cloudprovider.needs import build_stamped
 from fipop.cloudprovider.pools import Pool
 from fipop.cloudprovider.reporter import Reporter
 from fipop.errors import ApiError, ConflictError, NotFoundError
+from fipop.interfaces import loop_time
 from fipop.ipam.intervals import AddressSet
 from fipop.kube.client import KubeClient
 from fipop.runtime.store import Name

@@ -10,10 +10,10 @@ from functools import partial
 from random import Random
 
 from fipop.api.codec import parse_time
-from fipop.boundary import Clock, end_process
 from fipop.cloudprovider.caches import ServiceCache
 from fipop.cloudprovider.options import ProviderOptions
 from fipop.errors import FipopError
+from fipop.interfaces import Clock, end_process
 from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import LEASES

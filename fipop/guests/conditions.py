@@ -18,8 +18,8 @@ from fipop.guests.release_plan import Step
 from fipop.guests.visit import Visit
 from fipop.helm.charts import Role
 from fipop.helm.errors import ChartError
-from fipop.helm.releases import Owner, Release, Status, find_places
-from fipop.rollout.plan import Wish
+from fipop.helm.releases import Release, ReleaseOwner, Status, find_places
+from fipop.rollout.plan import ReleaseGoal
 from fipop.settings.options import Settings
 from fipop.texts import sentence
 
@@ -65,7 +65,7 @@ def describe_visit(
         conditions = dict.fromkeys(Role, judge_unseen(visit.unseen))
     elif desired.keeps:
         conditions = judge_releases(
-            visit.steps, visit.wish, visit.record, settings, problem=problem, held_up=held_up
+            visit.steps, visit.goal, visit.record, settings, problem=problem, held_up=held_up
         )
     return GuestObservation(
         reachable=True,
@@ -146,7 +146,7 @@ def judge_unseen(error: FipopError) -> Finding:
 
 def judge_releases(
     steps: Iterable[Step],
-    wish: Wish,
+    goal: ReleaseGoal,
     record: GuestRecord,
     settings: Settings,
     *,
@@ -159,7 +159,7 @@ def judge_releases(
     return {
         each.release.role: judge_release(
             each,
-            "OptionUnknown" if unknown else wish.reason_of(each.release),
+            "OptionUnknown" if unknown else goal.reason_of(each.release),
             place=places[each.release.role],
             error=record.find_error(each.release) if each.verb.needs_helm else None,
             problem=problem,
@@ -197,7 +197,7 @@ def judge_release(
     if known:
         message = text if str(release) in text else f"release {release} is not as configured: {text}"
         return Finding(verdict=Verdict.FALSE, reason=known, message=sentence(message))
-    if release.owner is Owner.UNKNOWN:
+    if release.owner is ReleaseOwner.UNKNOWN:
         message = f"Release {release} has no labels of fipop: it waits until helm says what it was made from."
         return Finding(verdict=Verdict.FALSE, reason="NotReady", message=message)
     is_renamed = place not in (None, (release.namespace, release.name))
@@ -262,7 +262,7 @@ def describe_unknown_options(options: Iterable[str]) -> str:
 def _find_blocker(release: Release) -> tuple[str, str]:
     """Return the reason, and a clause, if a foreign release or workload keeps a release from its place; else ""."""
     role = release.role.value
-    if release.owner is Owner.OTHER:
+    if release.owner is ReleaseOwner.OTHER:
         return "ReleaseTaken", (
             f"release {release} is not the {role} of fipop or of kube-fip-operator. Remove it, or choose another name "
             "or namespace for the release of fipop"

@@ -34,7 +34,6 @@ from fipop.api.objects import (
     digest_spec,
 )
 from fipop.api.service import Service
-from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError
 from fipop.guests.desired import is_paused
 from fipop.guests.discovery import GuestDirectory
@@ -49,6 +48,7 @@ from fipop.guests.services import (
     read_classes,
     read_uses,
 )
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, FamilyPolicy, format_address
 from fipop.jsons import Json
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS

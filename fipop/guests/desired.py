@@ -11,7 +11,6 @@ from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
-from fipop.boundary import loop_time
 from fipop.guests.config_map import KnownAddresses
 from fipop.guests.discovery import GuestDirectory
 from fipop.guests.harvester import is_back
@@ -19,12 +18,13 @@ from fipop.guests.observed import HARVESTER_MAP, Observed
 from fipop.guests.record import GuestRecord
 from fipop.helm.charts import Role, Target
 from fipop.helm.releases import Release, Status, find_places
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, format_address
 from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.rancher.matching import Guest, is_same_network
 from fipop.rollout.controller import RolloutController
 from fipop.rollout.member import Member
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 from fipop.runtime.configuration import Configuration
 from fipop.settings.options import Settings
 
@@ -164,12 +164,12 @@ class OptedInGuests:
         )
 
 
-def find_goal(desired: DesiredState, observed: Observed, rollout: RolloutController) -> Wish:
+def find_goal(desired: DesiredState, observed: Observed, rollout: RolloutController) -> ReleaseGoal:
     """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
     if desired.removes:
-        return Wish(remove=True, may_change=is_back(observed.daemon_sets))
+        return ReleaseGoal(remove=True, may_change=is_back(observed.daemon_sets))
     if not desired.keeps:
-        return Wish()
+        return ReleaseGoal()
     return rollout.decide_goal(desired.guest, observed.releases)
 
 

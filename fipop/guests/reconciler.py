@@ -20,7 +20,6 @@ from fipop.addresses.quarantine import request_reservation
 from fipop.addresses.reconciler import request_users
 from fipop.addresses.reservations import ReservationStore
 from fipop.api.objects import FloatingIPReservation
-from fipop.boundary import loop_time
 from fipop.errors import (
     ApiError,
     FipopError,
@@ -68,6 +67,7 @@ from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import plan_releases
 from fipop.guests.releases import request_turn
 from fipop.guests.visit import YOUNG_SECONDS, Visit
+from fipop.interfaces import loop_time
 from fipop.ipam.addresses import parse_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
@@ -212,13 +212,13 @@ class VisitController:
             with visit.parking.collect():
                 await self._park(visit, desired, client)
         if visit.observed is not None:
-            visit.wish = find_goal(desired, visit.observed, self.rollout)
-            visit.steps = plan_releases(visit.observed.releases, visit.wish)
+            visit.goal = find_goal(desired, visit.observed, self.rollout)
+            visit.steps = plan_releases(visit.observed.releases, visit.goal)
             if visit.needs_helm:
                 visit.record.keep_observed(visit.observed, visit.observed_at)
                 is_judged = self.rollout.is_judged(visit.guest.id)
                 self.queues.add(
-                    request_turn(visit.guest.id, visit.record, visit.wish, visit.steps, is_judged=is_judged)
+                    request_turn(visit.guest.id, visit.record, visit.goal, visit.steps, is_judged=is_judged)
                 )
         await self._follow_services(visit)
 

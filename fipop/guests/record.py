@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from fipop.addresses.guests import AddressRecord
 from fipop.api.conditions import Finding
 from fipop.backoff import Backoff
-from fipop.boundary import loop_time
 from fipop.errors import FipopError
 from fipop.guests.observed import Observed
 from fipop.helm.charts import Target
-from fipop.helm.releases import Owner, Release
+from fipop.helm.releases import Release, ReleaseOwner
 from fipop.helm.workloads import Workload
+from fipop.interfaces import loop_time
 from fipop.rancher.links import Discovery
 from fipop.rancher.objects import ProvisioningCluster
 
@@ -147,6 +147,8 @@ class GuestRecord(AddressRecord):
     def mark_foreign(self, releases: Iterable[Release]) -> tuple[Release, ...]:
         """Return releases with what helm said of them before."""
         return tuple(
-            replace(each, owner=Owner.OTHER) if each.record and each.record.uid in self.foreign else each
+            replace(each, owner=ReleaseOwner.OTHER)
+            if each.record and each.record.uid in self.foreign
+            else each
             for each in releases
         )

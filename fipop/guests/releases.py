@@ -26,13 +26,13 @@ from fipop.helm.chart_store import Access, ChartStore
 from fipop.helm.charts import Chart, Role, Values, hide_values
 from fipop.helm.command import Helm, HelmCommand
 from fipop.helm.errors import HelmError, HelmFailure
-from fipop.helm.releases import Owner, Release, Status, build_labels, label_as_seen, take_over
+from fipop.helm.releases import Release, ReleaseOwner, Status, build_labels, label_as_seen, take_over
 from fipop.jsons import as_mapping
 from fipop.kube.guests import GuestAccess
 from fipop.kube.resources import SECRETS
 from fipop.metrics.counters import GuestEvent
 from fipop.rollout.controller import RolloutController
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import Key, Request, WorkQueues, request_routine_visit
 from fipop.runtime.workqueue import Priority
@@ -45,11 +45,11 @@ _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: Gues
 
 
 def request_turn(
-    guest_id: str, record: GuestRecord, wish: Wish, steps: Iterable[Step], *, is_judged: bool
+    guest_id: str, record: GuestRecord, goal: ReleaseGoal, steps: Iterable[Step], *, is_judged: bool
 ) -> Request:
     """Request a turn of helm for a guest cluster whose releases have to change; `is_judged`: by a rollout."""
-    target, releases = wish.target.name if wish.target is not None else "", [each.release for each in steps]
-    is_back = wish.reason == "RolledBack" or wish.leaves is not None
+    target, releases = goal.target.name if goal.target is not None else "", [each.release for each in steps]
+    is_back = goal.reason == "RolledBack" or goal.leaves is not None
     has_begun = is_judged and (
         record.began_target == target or any(each.made_for == target for each in releases)
     )
@@ -89,9 +89,9 @@ class InstallController:
             logger.debug("Could not read releases", extra={"guest": guest_id, "error": str(error)})
             self.queues.add(request_routine_visit(guest_id))
             return
-        wish = find_goal(desired, observed, self.rollout)
-        steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_helm]
-        target = wish.target.name if wish.target is not None else ""
+        goal = find_goal(desired, observed, self.rollout)
+        steps = [each for each in plan_releases(observed.releases, goal) if each.verb.needs_helm]
+        target = goal.target.name if goal.target is not None else ""
         if not steps or record.backoff_seconds(target):
             return
         if steps[0].verb is not Verb.INSPECT:
@@ -100,7 +100,7 @@ class InstallController:
         failures: dict[str, FipopError] = {}
         try:
             for step in steps:
-                if step is not steps[0] and not self._is_wanted(guest_id, record, observed, wish):
+                if step is not steps[0] and not self._is_wanted(guest_id, record, observed, goal):
                     break
                 failure = await self._try(
                     InstallStep(
@@ -110,16 +110,16 @@ class InstallController:
                         record=record,
                         observed=observed,
                         step=step,
-                        wish=wish,
+                        goal=goal,
                     )
                 )
                 if failure is not None:
                     failures[str(step.release)] = failure
                 # A release that helm cannot change does not keep the other one from a change.
                 goes_on = failure is not None or (is_new and step.verb is Verb.UPGRADE)
-                if wish.remove or not goes_on:
+                if goal.remove or not goes_on:
                     break
-            is_repair = step.verb is Verb.UPGRADE and step.release.is_at(wish.target)
+            is_repair = step.verb is Verb.UPGRADE and step.release.is_at(goal.target)
             if failures or is_repair:
                 record.record_failure(target, failures)
             elif step.verb is Verb.UPGRADE:
@@ -128,10 +128,10 @@ class InstallController:
             record.end_turn()
             self.queues.add(request_routine_visit(guest_id))
 
-    def _is_wanted(self, guest_id: str, record: GuestRecord, observed: Observed, wish: Wish) -> bool:
+    def _is_wanted(self, guest_id: str, record: GuestRecord, observed: Observed, goal: ReleaseGoal) -> bool:
         """Return whether what was decided before helm ran still holds."""
         found = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
-        return found is not None and find_goal(found, observed, self.rollout).target == wish.target
+        return found is not None and find_goal(found, observed, self.rollout).target == goal.target
 
     async def _observe(self, record: GuestRecord, desired: DesiredState, access: GuestAccess) -> Observed:
         """Read the releases. Raises ApiError and GuestError."""
@@ -172,7 +172,7 @@ class InstallStep:
     record: GuestRecord
     observed: Observed
     step: Step
-    wish: Wish
+    goal: ReleaseGoal
 
     async def run(self) -> None:
         """Run the step. Raises FipopError."""
@@ -190,7 +190,7 @@ class InstallStep:
                 await self._upgrade(release)
 
     async def _upgrade(self, release: Release) -> None:
-        target, control = self.wish.target, self.controller
+        target, control = self.goal.target, self.controller
         assert target is not None, "without a target nothing is upgraded"
         if release.status is Status.ABSENT:
             # A helm that died last can have left revisions that are superseded alone.
@@ -249,7 +249,7 @@ class InstallStep:
 
     async def _roll_back(self, release: Release) -> None:
         """Go back to the newest revision that the target to leave did not make; uninstall if it made the first one."""
-        leaves = self.wish.leaves
+        leaves = self.goal.leaves
         assert leaves is not None, "only a target that failed is left"
         revisions = await self._list_revisions(release)
         served = (Status.SUPERSEDED, Status.DEPLOYED)
@@ -266,7 +266,7 @@ class InstallStep:
             await command.rollback(release.name, before[0].revision, **place)
         # helm copies the labels, with the number of the revision.
         made = (await self._list_revisions(release))[0]
-        if made.owner is Owner.FIPOP:
+        if made.owner is ReleaseOwner.FIPOP:
             await self._label(replace(made, version=before[0].version))
 
     async def _list_revisions(self, release: Release) -> list[Release]:
@@ -289,8 +289,8 @@ class InstallStep:
             what = error.failure.value if isinstance(error, HelmError) else HelmFailure.UNKNOWN.value
             raise GuestError(f"could not read release {release}: helm reported: {what}{known}") from error
         chart, version = str(metadata.get("chart")), str(metadata.get("version"))
-        found = take_over(release, chart, version, values, self.wish.compare)
-        if found.owner is Owner.FIPOP:
+        found = take_over(release, chart, version, values, self.goal.compare)
+        if found.owner is ReleaseOwner.FIPOP:
             await self._label(found)
         elif release.record is not None:
             self.record.foreign.add(release.record.uid)

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fipop.addresses.claims import read_addresses
-from fipop.addresses.request import Request, read_request
+from fipop.addresses.request import AddressRequest, read_request
 from fipop.api import names
 from fipop.api.codec import parse_time
 from fipop.api.conditions import ConditionType, Finding, Verdict
@@ -196,7 +196,7 @@ def _find_wants(given: DemandInput) -> tuple[list[NewFloatingIP], set[str], tupl
 def _expect(given: DemandInput, floating_ip: FloatingIP) -> tuple[Family, ...]:
     """Return the families that a floating IP without addresses gets."""
     request = read_request(floating_ip)
-    return request.wanted(given.families, frozenset()) if isinstance(request, Request) else ()
+    return request.wanted(given.families, frozenset()) if isinstance(request, AddressRequest) else ()
 
 
 def _take(

@@ -20,7 +20,7 @@ from fipop.guests.release_plan import SOON_SECONDS, Step, Verb
 from fipop.jsons import Json
 from fipop.rancher.discovery import retry_delay_seconds
 from fipop.rancher.matching import Guest
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 
 JUDGED_SECONDS = 30.0
 """How often a guest cluster is visited that a rollout judges."""
@@ -75,7 +75,7 @@ class Visit:
     """Why they could not be read."""
     written: ConfigMapResult = field(default_factory=ConfigMapResult)
     parking: ErrorCollector = field(default_factory=ErrorCollector)
-    wish: Wish = field(default_factory=Wish)
+    goal: ReleaseGoal = field(default_factory=ReleaseGoal)
     steps: tuple[Step, ...] = ()
 
     @property

@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from fipop.boundary import loop_time
 from fipop.errors import ApiError, FipopError, ForbiddenError
 from fipop.helm.charts import Chart
 from fipop.helm.command import Helm
 from fipop.helm.errors import ChartError, HelmError, HelmFailure
 from fipop.helm.process import write_private
+from fipop.interfaces import loop_time
 from fipop.jsons import Json, as_mapping, as_text
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS, SECRETS, Resource

@@ -18,11 +18,10 @@ from typing import Any
 
 import pyhelm3
 
-from fipop.boundary import Finished, HelmProcess
 from fipop.deadlines import HELM_DEADLINE_SECONDS
 from fipop.errors import ConnectionCutError
 from fipop.helm.errors import HelmError, HelmFailure
-from fipop.helm.process import APPLY_IN_CLIENT, STDERR_BYTES
+from fipop.helm.process import APPLY_IN_CLIENT, STDERR_BYTES, Finished, HelmProcess
 from fipop.helm.proxy import HelmTarget, RefusedAnswerError
 from fipop.texts import clean
 

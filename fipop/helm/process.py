@@ -19,13 +19,14 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
-from fipop.boundary import Finished, GuestFactory
 from fipop.deadlines import HELM_IDLE_SECONDS, HELM_TERMINATION_SECONDS
 from fipop.errors import StartError
 from fipop.helm.proxy import GuestApiProxy, HelmTarget, open_proxy
+from fipop.kube.guests import GuestFactory
 
 DATA_BYTES = 208 * 1024 * 1024
 """The writable memory that a program can map (RLIMIT_DATA): it shares the limit of the container.
@@ -46,6 +47,41 @@ _VERSION = re.compile(rb"v?(\d{1,4})\.(\d{1,4})\b")
 _START_SECONDS = 30
 _CHUNK_BYTES = 64 * 1024
 _NICE = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a run of a program ended; `returncode` is negative if a signal ended it. The outputs can hold secrets.
+
+    `stdout` is the beginning of its output, whole unless `is_cut`; `stderr` is the end. `problem` is the last request
+    to the guest cluster that failed, if helm made requests.
+    """
+
+    returncode: int
+    timed_out: bool
+    stdout: bytes = field(repr=False)
+    stderr: bytes = field(repr=False)
+    is_cut: bool = False
+    problem: Exception | None = None
+
+
+class HelmProcess(Protocol):
+    """A run of the program helm: arguments and input become an exit code and output."""
+
+    async def __call__(
+        self,
+        arguments: list[str],
+        *,
+        guest: HelmTarget | None,
+        env: Mapping[str, str],
+        folder: Path,
+        stdin: bytes | None,
+        deadline_seconds: float,
+    ) -> Finished:
+        """Run helm once, in a private folder. It is gone when this returns or raises. Raises OSError without a start.
+
+        `guest` tells how to reach the guest cluster that helm works on; without one helm fetches charts.
+        """
 
 
 async def run_process(

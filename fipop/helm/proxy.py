@@ -19,8 +19,8 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from fipop.boundary import ApiRequest, ApiResponse, ApiServer, loop_time
 from fipop.errors import ApiError, FipopError
+from fipop.interfaces import ApiRequest, ApiResponse, ApiServer, loop_time
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.guests import GuestAccess
 

@@ -54,7 +54,7 @@ class Status(StrEnum):
         return self.value.startswith("pending-") or self is Status.UNINSTALLING
 
 
-class Owner(StrEnum):
+class ReleaseOwner(StrEnum):
     """Who made a release."""
 
     FIPOP = "fipop"
@@ -82,7 +82,7 @@ class Release:
     namespace: str
     name: str
     status: Status = Status.ABSENT
-    owner: Owner = Owner.FIPOP
+    owner: ReleaseOwner = ReleaseOwner.FIPOP
     revision: int = 0
     digest: str = ""
     """That of the target it was made from; "" without labels of fipop."""
@@ -119,7 +119,7 @@ class Release:
     def is_unlocked(self) -> bool:
         """Whether no other helm works on it, no foreign release has its name, and no other workload has its role."""
         is_locked = self.status.is_under_way and self.is_by_hand
-        return self.owner is not Owner.OTHER and not is_locked and not self.conflicting_workloads
+        return self.owner is not ReleaseOwner.OTHER and not is_locked and not self.conflicting_workloads
 
     @property
     def problem(self) -> str:
@@ -193,7 +193,7 @@ def take_over(
     """
     role = release.role
     if chart != role.value or values.get("nameOverride") != release.name:
-        return replace(release, owner=Owner.OTHER)
+        return replace(release, owner=ReleaseOwner.OTHER)
     same = (
         each.digests[role]
         for each in targets
@@ -202,7 +202,7 @@ def take_over(
     )
     return replace(
         release,
-        owner=Owner.FIPOP,
+        owner=ReleaseOwner.FIPOP,
         digest=next(same, TAKEN_OVER),
         version=version,
         object_name=release.name,
@@ -232,7 +232,13 @@ def _read_revision(place: Release, secret: Json, now: datetime) -> Release | Non
     status, role = labels.get("status"), labels.get(names.LABEL_ROLE)
     if status == "uninstalled":
         return replace(place, revision=int(revision))
-    owner = Owner.UNKNOWN if role is None else Owner.FIPOP if role == place.role.value else Owner.OTHER
+    owner = (
+        ReleaseOwner.UNKNOWN
+        if role is None
+        else ReleaseOwner.FIPOP
+        if role == place.role.value
+        else ReleaseOwner.OTHER
+    )
     object_name = labels.get(LABEL_OBJECT_NAME)
     is_by_hand = labels.get(LABEL_REVISION) != revision
     return replace(

@@ -31,6 +31,8 @@ LONGEST_WITH_ENDS = 30
 """The longest prefix of IPv4 that has a network and a broadcast address."""
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
+_SEVERAL = re.compile(r"[\w.:]\s+[\w.:]|;")
+"""Finds two parts that something other than a comma separates."""
 _OBJECTS = {Family.IPV4: IPv4Address, Family.IPV6: IPv6Address}
 _UNASSIGNABLE = {
     "multicast": "is_multicast",
@@ -186,6 +188,8 @@ def _check_size(text: str, where: str) -> None:
 def _parse_part(part: str) -> Part:
     if not part:
         raise AddressSyntaxError(text=part, problem="must not be empty")
+    if _SEVERAL.search(part):
+        raise AddressSyntaxError(text=part, problem="must be separated by commas")
     if "-" not in part:
         return _parse_cidr(part)
     low, _, high = part.partition("-")

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack, overload
 
 import aiohttp
 
-from fipop.boundary import ApiRequest, ApiResponse, ApiServer, loop_time
 from fipop.deadlines import LONGEST_WATCH_SECONDS, REQUEST_SECONDS, WATCH_GRACE_SECONDS
 from fipop.errors import (
     ApiError,
@@ -32,6 +31,7 @@ from fipop.errors import (
     UnavailableError,
     UntrustedServerError,
 )
+from fipop.interfaces import ApiRequest, ApiResponse, ApiServer, loop_time
 from fipop.jsons import Json, as_list, as_mapping
 from fipop.kube.resources import Listing, Resource
 

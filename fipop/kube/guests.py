@@ -7,6 +7,7 @@ cluster's API server answers is not: it is bounded in bytes, pages and time, and
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +15,8 @@ from urllib.parse import urlsplit
 
 from kubernetes.aio.client.configuration import Configuration
 
-from fipop.boundary import ApiRequest, ApiResponse, ApiServer
 from fipop.errors import GuestError, StartError
+from fipop.interfaces import ApiRequest, ApiResponse, ApiServer
 from fipop.jsons import Json
 from fipop.kube.server import HttpServer
 from fipop.settings.yaml import parse_yaml
@@ -37,6 +38,10 @@ class GuestAccess:
     server: str
     token: str = field(repr=False)
     ca_pem: str = field(default="", repr=False)
+
+
+GuestFactory = Callable[[GuestAccess], ApiServer]
+"""Opens connections to a guest cluster."""
 
 
 def read_kubeconfig(data: bytes, guest_id: str) -> GuestAccess:

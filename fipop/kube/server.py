@@ -16,8 +16,8 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
-from fipop.boundary import ApiRequest
 from fipop.errors import StartError
+from fipop.interfaces import ApiRequest
 from fipop.kube.client import CutError, RedirectError
 
 sslproto.SSLProtocol.max_size = 32 * 1024
@@ -32,7 +32,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class HttpServer:
-    """One API server, as `fipop.boundary.ApiServer` describes it; the first request opens its connections."""
+    """One API server, as `fipop.interfaces.ApiServer` describes it; the first request opens its connections."""
 
     def __init__(self, configuration: Configuration) -> None:
         if not configuration.host.startswith("https://"):

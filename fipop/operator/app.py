@@ -19,24 +19,26 @@ from fipop.addresses.guests import GuestRecords
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import WATCHED
 from fipop.api import names
-from fipop.boundary import ApiFactory, Clock, GuestFactory, HelmProcess, Watch, end_process
 from fipop.guests.access import GuestClients
 from fipop.guests.record import GuestRecord
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm, empty_folder
+from fipop.helm.process import HelmProcess
+from fipop.interfaces import ApiFactory, Clock, end_process
 from fipop.kube.client import KubeClient, RequestRecord
 from fipop.kube.events import EventRecorder
+from fipop.kube.guests import GuestFactory
 from fipop.kube.resources import Resource
 from fipop.metrics import counters
 from fipop.metrics.gauges import Gauges, build_registry
 from fipop.operator.crds import find_our_age, read_crds, settle_crds
 from fipop.operator.installations import Installations
 from fipop.operator.manager import Manager
-from fipop.operator.metrics import Fleet, read_fleet, render_fleet
+from fipop.operator.metrics import OperatorState, read_fleet, render_fleet
 from fipop.operator.predecessor import Predecessor
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.http import ProbeServer
-from fipop.runtime.informer import Informer, Relister
+from fipop.runtime.informer import Informer, Relister, Watch
 from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
 from fipop.runtime.queues import build_queues
@@ -93,13 +95,15 @@ def build_operator(  # noqa: PLR0913 - the world outside
     """
     return Operator(
         options,
-        world=World(api=api, guests=guests, watch=watch, helm=helm, clock=clock, random=random, end=end),
+        environment=Environment(
+            api=api, guests=guests, watch=watch, helm=helm, clock=clock, random=random, end=end
+        ),
         set_log_level=set_log_level,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class Environment:
     """What is outside of the operator; `build_operator` documents each."""
 
     api: ApiFactory
@@ -120,10 +124,10 @@ class Operator:
     """
 
     def __init__(
-        self, options: OperatorOptions, *, world: World, set_log_level: Callable[[Settings], None]
+        self, options: OperatorOptions, *, environment: Environment, set_log_level: Callable[[Settings], None]
     ) -> None:
         self._options = options
-        self._world = world
+        self._environment = environment
         self._set_log_level = set_log_level
         self._ours_since: datetime | None = None
         self._crds = read_crds(options.crds) if options.crds is not None else []
@@ -131,9 +135,9 @@ class Operator:
             KubeClient,
             on_request=partial(self._note_request, "management"),
         )
-        self._client = build_client(world.api())
-        self._vital_client = build_client(world.api())
-        self._events = EventRecorder(self._client, now=world.clock.now, instance=options.identity)
+        self._client = build_client(environment.api())
+        self._vital_client = build_client(environment.api())
+        self._events = EventRecorder(self._client, now=environment.clock.now, instance=options.identity)
         self._configuration = Configuration(
             client=self._vital_client,
             events=self._events,
@@ -147,18 +151,18 @@ class Operator:
         )
         self._elector = self._build_elector() if options.leader_election else None
         self._installations = Installations(
-            self._vital_client, namespace=options.namespace, clock=world.clock.boottime
+            self._vital_client, namespace=options.namespace, clock=environment.clock.boottime
         )
         self._http: ProbeServer | None = None
         self._folder = options.work_folder or Path(tempfile.gettempdir(), f"fipop-{secrets.token_hex(8)}")
         self._helm = Helm(
-            process=world.helm,
+            process=environment.helm,
             folder=self._folder,
             observe=_count_helm_run,
         )
         self._charts = ChartStore(helm=self._helm, client=self._client, namespace=options.namespace)
         self._clients = GuestClients(
-            guests=world.guests,
+            guests=environment.guests,
             rate=lambda: self._configuration.settings.guest_requests_per_second,
             observe_request=partial(self._note_request, "guest"),
         )
@@ -166,7 +170,7 @@ class Operator:
         self._inventory = Inventory(records)
         self._relister = Relister(
             [self._build_informer(resource) for resource in WATCHED],
-            random=world.random,
+            random=environment.random,
             every_seconds=options.resync_seconds,
         )
         self._predecessor = Predecessor(self._client)
@@ -180,8 +184,8 @@ class Operator:
             clients=self._clients,
             helm=self._helm,
             charts=self._charts,
-            queues=build_queues(world.random),
-            random=world.random,
+            queues=build_queues(environment.random),
+            random=environment.random,
             namespace=options.namespace,
             ours_since=lambda: self._ours_since,
         )
@@ -241,7 +245,7 @@ class Operator:
     async def _watch(self) -> None:
         """Watch after the first lists: they are here long before those of the watch, which may not be served yet."""
         await self._relister.loaded.wait()
-        await self._world.watch({resource: self._build_informer(resource).take for resource in WATCHED})
+        await self._environment.watch({resource: self._build_informer(resource).take for resource in WATCHED})
 
     def _build_informer(self, resource: Resource) -> Informer[Any]:
         inventory = self._inventory
@@ -271,23 +275,25 @@ class Operator:
             namespace=self._options.namespace,
             name=names.LEASE_NAME,
             identity=self._options.identity,
-            random=self._world.random,
-            clock=self._world.clock.boottime,
-            end=self._world.end,
+            random=self._environment.random,
+            clock=self._environment.clock.boottime,
+            end=self._environment.end,
             annotations=lambda: {names.ANNOTATION_WAITS: self._manager.describe_waits()},
         )
 
     def _leads_for(self, seconds: float = 0.0) -> bool:
         return self._elector is None or (self._installations.leads and self._elector.leads_for(seconds))
 
-    def _read_fleet(self) -> Fleet:
+    def _read_fleet(self) -> OperatorState:
         since_read = self._process.since_read
-        process = Fleet(
+        process = OperatorState(
             version=self._options.version,
             leading=self._leads_for(),
             bad_options=len(self._configuration.bad_options),
             predecessor_runs=bool(self._predecessor.runs),
-            last_answer=None if since_read is None else self._world.clock.now().timestamp() - since_read,
+            last_answer=None
+            if since_read is None
+            else self._environment.clock.now().timestamp() - since_read,
         )
         return read_fleet(process, self._inventory, self._manager if self._manager.is_working else None)
 

@@ -27,7 +27,7 @@ _LEGACY_RANGE = ("fiprangename", "fiprange", "harvesterclustername", "harvestern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class OperatorState:
     """What the gauges show; what the leader alone knows is empty on a standby."""
 
     version: str = ""
@@ -50,7 +50,7 @@ class Fleet:
     rollout_blocked: bool = False
 
 
-def read_fleet(fleet: Fleet, cache: Inventory, manager: Manager | None) -> Fleet:
+def read_fleet(fleet: OperatorState, cache: Inventory, manager: Manager | None) -> OperatorState:
     """Add what the stores and records have; nothing is counted up or down, so nothing can drift.
 
     A standby, without a manager, knows the ranges and nothing of the guest clusters.
@@ -80,7 +80,7 @@ def read_fleet(fleet: Fleet, cache: Inventory, manager: Manager | None) -> Fleet
     )
 
 
-def render_fleet(fleet: Fleet) -> Iterator[Metric]:
+def render_fleet(fleet: OperatorState) -> Iterator[Metric]:
     """Yield the gauges of the operator."""
     if fleet.leading:
         yield from _render_legacy(fleet)
@@ -123,7 +123,7 @@ def render_fleet(fleet: Fleet) -> Iterator[Metric]:
     )
 
 
-def _render_legacy(fleet: Fleet) -> Iterator[Metric]:
+def _render_legacy(fleet: OperatorState) -> Iterator[Metric]:
     ranges = [
         (
             (each.name, each.spec.iprange, each.harvester_cluster or "", each.harvester_network or ""),
@@ -158,7 +158,7 @@ def _render_legacy(fleet: Fleet) -> Iterator[Metric]:
     )
 
 
-def _render_ranges(fleet: Fleet) -> Iterator[Metric]:
+def _render_ranges(fleet: OperatorState) -> Iterator[Metric]:
     yield build_gauge(
         "fipop_range_addresses",
         "Addresses of a range by family and state; used + free + quarantined is the capacity of the family.",
@@ -205,7 +205,7 @@ def _count_addresses(found: FloatingIPRange) -> Series:
             yield (found.name, family.label, state), getattr(usage, state)
 
 
-def _render_guests(fleet: Fleet) -> Iterator[Metric]:
+def _render_guests(fleet: OperatorState) -> Iterator[Metric]:
     floating_ips = fleet.floating_ips or ()
     ready = (find_condition(each.status.conditions, ConditionType.READY) for each in floating_ips)
     verdicts = Counter(each.status if each is not None else Verdict.UNKNOWN for each in ready)
@@ -265,7 +265,7 @@ def _is_reachable(record: GuestRecord) -> bool | None:
     return record.observation.reachable if record.observation is not None else None
 
 
-def _render_rollout(fleet: Fleet) -> Iterator[Metric]:
+def _render_rollout(fleet: OperatorState) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "fipop_rollout_blocked",
         "Whether a configured chart is not available, so that guest clusters keep their releases.",

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from fipop.boundary import loop_time
 from fipop.errors import ForbiddenError
+from fipop.interfaces import loop_time
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import SECRETS, Resource

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fipop.addresses.claims import read_addresses
-from fipop.api.names import GUEST_CONFIG_MAP, KUBECONFIG_SECRET_SUFFIX
+from fipop.api.names import GUEST_CONFIG_MAP
 from fipop.api.service import Service
 from fipop.errors import FipopError, ForbiddenError
-from fipop.guests.access import explain_refusal, open_guest
+from fipop.guests.access import explain_refusal, open_guest, read_access
 from fipop.guests.in_use import find_in_use, read_name
 from fipop.guests.observed import observe, read_in_use
 from fipop.helm.releases import find_places
@@ -20,8 +18,8 @@ from fipop.helm.workloads import Workload
 from fipop.ipam.addresses import Address, format_address
 from fipop.jsons import as_mapping, as_text
 from fipop.kube.client import KubeClient
-from fipop.kube.guests import GuestServers, read_kubeconfig
-from fipop.kube.resources import SECRETS
+from fipop.kube.guests import GuestServers
+from fipop.rancher.matching import Guest
 from fipop.report.snapshot import Snapshot, Unread
 from fipop.texts import clean
 
@@ -90,20 +88,23 @@ async def _read_guest(
 ) -> GuestReport:
     step = "kubeconfig"
     reported = [each for status in snapshot.cache.guest_statuses(guest_id) for each in status.releases]
+    cluster = next(iter(snapshot.cache.guest_clusters(guest_id)), None)
+    if cluster is None:
+        problem = "Rancher has no cluster with this id that you can read"
+        return GuestReport(guest=guest_id, step=step, problem=problem)
     try:
-        kubeconfig = await _read_kubeconfig(client, snapshot, guest_id)
-        async with open_guest(servers, read_kubeconfig(kubeconfig, guest_id)) as guest:
+        access = await read_access(client, Guest(cluster=cluster, connected=True, deleting=False))
+        async with open_guest(servers, access) as guest:
             step = "connection"
             version = await guest.version()
             step = "objects"
             config_maps, services = await read_in_use(guest)
             observed = await observe(guest, find_places(snapshot.installation.settings, reported))
     except FipopError as error:
-        is_refused = step == "kubeconfig" and isinstance(error, ForbiddenError)
-        cluster = next(iter(snapshot.cache.guest_clusters(guest_id)), None)
-        if cluster is not None:
-            error = explain_refusal(error, workspace=cluster.namespace, cluster_name=cluster.name)
-        return GuestReport(guest=guest_id, step="rights" if is_refused else step, problem=str(error))
+        if step == "kubeconfig" and isinstance(error.__cause__, ForbiddenError):
+            return GuestReport(guest=guest_id, step="rights", problem=str(error.__cause__))
+        error = explain_refusal(error, workspace=cluster.namespace, cluster_name=cluster.name)
+        return GuestReport(guest=guest_id, step=step, problem=str(error))
     return GuestReport(
         guest=guest_id,
         version=clean(as_text(version.get("gitVersion")), 63),
@@ -131,19 +132,3 @@ def _read_service(found: Service) -> GuestService:
         name=f"{read_name(found.namespace)}/{read_name(found.name)}",
         addresses=tuple(format_address(Address(each.family, each.first)) for each in parts),
     )
-
-
-async def _read_kubeconfig(client: KubeClient, snapshot: Snapshot, guest_id: str) -> bytes:
-    cluster = next(iter(snapshot.cache.guest_clusters(guest_id)), None)
-    if cluster is None:
-        raise FipopError("Rancher has no cluster with this id that you can read")
-    name = f"{cluster.name}{KUBECONFIG_SECRET_SUFFIX}"
-    secret = await client.get(SECRETS, name, namespace=cluster.namespace)
-    if secret is None:
-        raise FipopError(
-            f"Secret {cluster.namespace}/{name} does not exist: Rancher creates it when the guest cluster is ready"
-        )
-    try:
-        return base64.b64decode(as_text(as_mapping(secret.get("data")).get("value")), validate=True)
-    except binascii.Error:
-        return b""

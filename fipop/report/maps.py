@@ -9,6 +9,7 @@ from enum import StrEnum
 from ipaddress import IPv4Network
 from itertools import islice
 
+from fipop.api.objects import AddressCounts
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.intervals import Interval, IntervalSet
 from fipop.ipam.ranges import Range
@@ -30,12 +31,14 @@ class CellState(StrEnum):
     REPORTED = "reported"
     """A guest cluster uses it, and no floating IP has it: it counts as quarantined."""
     EXCLUDED = "excluded"
+    OTHER_RANGE = "other-range"
+    """Of the pool, but an older range assigns it, or it is held from another range."""
     OUTSIDE = "outside"
     """Of the block, and none of the range's text."""
     OUT_OF_RANGE = "out-of-range"
-    """Held from this range, which would not give it out any more."""
+    """Held from this range, which no longer assigns it."""
     CONFLICT = "conflict"
-    """Of an older range, too, or had by two."""
+    """Two floating IPs have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,34 +52,20 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A CIDR in which the range has addresses; `total` are those that the range can assign."""
+    """A CIDR in which the range has addresses, and the usage of those that the range can assign."""
 
     cidr: str
-    total: int
-    held: int
-    quarantined: int
-    conflicts: int
+    usage: AddressCounts
     cells: tuple[Cell, ...] = ()
     """Its addresses one by one; empty if it is not opened."""
-    is_closed: bool = False
-    """Whether the range is draining."""
-
-    @property
-    def free(self) -> int:
-        """How many addresses the range can assign now."""
-        return 0 if self.is_closed else max(0, self.total - self.held - self.quarantined)
-
-    @property
-    def percent(self) -> float:
-        """How full it is."""
-        return round(100 * (self.held + self.quarantined) / self.total, 1) if self.total else 0.0
 
     @property
     def level(self) -> int:
         """How full it is in tenths: more than nothing is at least 1, and only what is full is 10."""
-        if self.percent >= 100:
+        percent = self.usage.percent
+        if percent >= 100:
             return 10
-        return min(9, max(1, round(self.percent / 10))) if self.percent else 0
+        return min(9, max(1, round(percent / 10))) if percent else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,19 +126,17 @@ class _Board:
         """Yield the blocks of a size with these numbers."""
         held, quarantined = self._count(size)
         for number in numbers:
-            first = number * size
+            first, used = number * size, held[number] + quarantined[number]
             here = IntervalSet((Interval(first, first + size - 1),))
             total = (self._assigned.of(Family.IPV4) & here).count
+            free = 0 if self._range.draining else max(0, total - used)
+            opened = range(first, first + size) if is_open else ()
             yield Block(
                 cidr=f"{format_address(Address(Family.IPV4, first))}/{33 - size.bit_length()}",
-                total=total,
-                held=held[number],
-                quarantined=quarantined[number],
-                conflicts=(self._range.pool.addresses.of(Family.IPV4) & here).count - total,
-                cells=tuple(self._cell(Address(Family.IPV4, first + one)) for one in range(size))
-                if is_open
-                else (),
-                is_closed=self._range.draining,
+                usage=AddressCounts(
+                    total=total, used=held[number], free=free, quarantined=quarantined[number]
+                ),
+                cells=tuple(self._cell(Address(Family.IPV4, value)) for value in opened),
             )
 
     def _count(self, size: int) -> tuple[Counter[int], Counter[int]]:
@@ -171,7 +158,7 @@ class _Board:
         elif is_own and found.owner is not None:
             state = CellState.HELD if is_assigned else CellState.OUT_OF_RANGE
         elif address in self._range.pool and (found.owner or not is_assigned):
-            state = CellState.CONFLICT
+            state = CellState.OTHER_RANGE
         else:
             state = CellState.EXCLUDED if address in self._range.pool.written else CellState.OUTSIDE
         return Cell(address=found.address, state=state, owner=str(found.owner or ""))

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from fipop.api import names
-from fipop.boundary import loop_time
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.charts import Target
 from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release
+from fipop.interfaces import loop_time
 from fipop.rancher.matching import Guest
 from fipop.rollout.kept import RolloutStore, describe_change
 from fipop.rollout.member import Fleet, Member
 from fipop.rollout.plan import (
     Phase,
     Progress,
+    ReleaseGoal,
     Rollout,
-    Wish,
     advance,
     begin,
     count,
@@ -93,25 +93,25 @@ class RolloutController:
 
     def is_judged(self, guest_id: str) -> bool:
         """Return whether a guest cluster has to succeed now, so that its pods matter."""
-        part = self.progress.parts.get(guest_id)
-        return part is not None and part.is_admitted
+        state = self.progress.states.get(guest_id)
+        return state is not None and state.is_admitted
 
-    def decide_goal(self, guest: Guest, releases: tuple[Release, ...]) -> Wish:
+    def decide_goal(self, guest: Guest, releases: tuple[Release, ...]) -> ReleaseGoal:
         """Return what the releases of a guest cluster should be, as they are seen now."""
         settings = self.configuration.settings
         if settings.unknown_release_options or not self.store.is_loaded:
             unknown = "OptionUnknown" if settings.unknown_release_options else "RolloutUnreadable"
-            return Wish(reason=unknown)
+            return ReleaseGoal(reason=unknown)
         if self.rollout is None:
-            return Wish(reason="RolloutPending")
+            return ReleaseGoal(reason="RolloutPending")
         member = self.members.find_member(guest, self.rollout.target, self.rollout.stable)
         member = replace(member, releases=releases, visited_at=loop_time())
-        wish = decide_goal(guest.id, member, self.rollout, self.progress, settings)
-        return replace(wish, awaited=member.target)
+        goal = decide_goal(guest.id, member, self.rollout, self.progress, settings)
+        return replace(goal, awaited=member.target)
 
     def count_guests(self) -> Mapping[str, int]:
         """Return how many guest clusters stand where."""
-        return count(self.progress.parts.values())
+        return count(self.progress.states.values())
 
     async def step(self) -> None:
         """Go one step further, if there is one."""
@@ -157,7 +157,7 @@ class RolloutController:
     async def _publish(self, rollout: Rollout, progress: Progress, fleet: Fleet) -> None:
         """Write what was decided, and only then let it count."""
         before, admitted = self._told, self.progress.admitted
-        counts = count(progress.parts.values())
+        counts = count(progress.states.values())
         is_recounted = counts != self.store.counts
         if rollout != self.rollout or (is_recounted and loop_time() - self._counted_at >= COUNT_SECONDS):
             await self.store.save(rollout, counts)

@@ -1,7 +1,8 @@
 """What a rollout does next, decided from values alone: who gets the target, who succeeded or failed, when it stops.
 
 Where a guest cluster stands follows from what its last visit found (`Member`), and from what this leader knows of it
-already (`Part`). Only what no visit can find is kept in `Rollout`. The rules are those of docs/concepts/rollouts.md.
+already (`MemberState`). Only what no visit can find is kept in `Rollout`. The rules are those of
+docs/concepts/rollouts.md.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MemberState:
     """What this leader knows of one guest cluster in a rollout, for the target that the guest cluster had then."""
 
     target: str
@@ -89,7 +90,7 @@ class Progress:
 
     since: float = 0.0
     """When this leader began to lead, or began the rollout."""
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    states: Mapping[str, MemberState] = field(default_factory=dict)
     """By guest cluster."""
     is_blocked: bool = False
     """Whether an archive of the target is missing."""
@@ -101,18 +102,18 @@ class Progress:
         """Those that may have the target and have neither succeeded nor failed."""
         return frozenset(_those(self, RolloutStatus.PROGRESSING))
 
-    def part_of(self, guest_id: str, member: Member) -> Part:
+    def state_of(self, guest_id: str, member: Member) -> MemberState:
         """Return what is known of a guest cluster: nothing if its labels have changed its target since."""
-        part = self.parts.get(guest_id)
+        state = self.states.get(guest_id)
         return (
-            part
-            if part is not None and part.target == member.target.name
-            else Part(target=member.target.name)
+            state
+            if state is not None and state.target == member.target.name
+            else MemberState(target=member.target.name)
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReleaseGoal:
     """What the releases of a guest cluster should be now."""
 
     target: Target | None = None
@@ -160,12 +161,14 @@ def begin(before: Rollout | None, target: Target) -> Rollout:
 def retry(rollout: Rollout, fleet: Fleet, progress: Progress, now: float) -> tuple[Rollout, Progress]:
     """Let the guest clusters in which the target failed take part again. Those that have it get another deadline."""
     again = {
-        each: Part(target=fleet[each].target.name, began_at=now if fleet[each].began_at is not None else None)
+        each: MemberState(
+            target=fleet[each].target.name, began_at=now if fleet[each].began_at is not None else None
+        )
         for each in rollout.failed
         if each in fleet
     }
     rollout = replace(rollout, phase=Phase.PROGRESSING, reason="", failed={})
-    return rollout, replace(progress, parts={**progress.parts, **again})
+    return rollout, replace(progress, states={**progress.states, **again})
 
 
 def advance(
@@ -175,21 +178,23 @@ def advance(
     if _is_all(settings):
         phase = Phase.PROGRESSING if rollout.is_stopped else rollout.phase
         rollout = replace(rollout, phase=phase, reason="", failed={})
-    parts = {each: _find_start(each, fleet[each], rollout, progress, settings, now) for each in fleet}
+    states = {each: _find_start(each, fleet[each], rollout, progress, settings, now) for each in fleet}
     # Where the target changes something; everywhere if it changes nothing.
     affected = {each: member for each, member in fleet.items() if not member.is_unchanged} or fleet
-    rollout = _include_unready(rollout, affected, parts)
+    rollout = _include_unready(rollout, affected, states)
     for each, member in fleet.items():
-        status = _judge(each, member, parts[each], rollout, progress, settings)
-        parts[each] = replace(parts[each], status=status)
-    progress = replace(progress, parts=parts)
+        status = _judge(each, member, states[each], rollout, progress, settings)
+        states[each] = replace(states[each], status=status)
+    progress = replace(progress, states=states)
     if any(each.is_eligible and each.visited_at is None for each in fleet.values()):
         # How many succeeded is not known yet, so neither is how many failures are too many.
         return rollout, progress
     rollout = _stop(rollout, fleet, affected, progress, settings)
     if rollout.is_stopped or settings.pauses_rollouts or progress.is_blocked:
         # Who was admitted, and helm has not begun there, waits again.
-        waits = [each for each in _those(progress, RolloutStatus.PROGRESSING) if parts[each].began_at is None]
+        waits = [
+            each for each in _those(progress, RolloutStatus.PROGRESSING) if states[each].began_at is None
+        ]
         return rollout, _set_status(progress, waits, RolloutStatus.PENDING)
     if _is_completed(fleet, affected, progress, settings):
         return replace(rollout, phase=Phase.COMPLETED, stable=rollout.target), progress
@@ -199,23 +204,23 @@ def advance(
 
 def decide_goal(
     guest_id: str, member: Member, rollout: Rollout, progress: Progress, settings: Settings
-) -> Wish:
+) -> ReleaseGoal:
     """Return what the releases of a guest cluster should be. Every one keeps what it runs until it is admitted.
 
     `member`: as it is seen now, perhaps later than what `progress` was made from.
     """
     target, stable = member.target, member.stable if progress.has_stable else None
-    part, updates, is_paused = (
-        progress.part_of(guest_id, member),
+    state, updates, is_paused = (
+        progress.state_of(guest_id, member),
         settings.kubevip_update,
         settings.pauses_rollouts,
     )
     is_begun = member.began_at is not None or member.is_at_target
     has_failed = rollout.has_failed(guest_id, member)
-    is_admitted = part.is_admitted and (is_begun or _takes_part(member, rollout, progress, settings))
-    has_succeeded = part.status is RolloutStatus.SUCCEEDED
+    is_admitted = state.is_admitted and (is_begun or _takes_part(member, rollout, progress, settings))
+    has_succeeded = state.status is RolloutStatus.SUCCEEDED
     if not has_failed and (is_admitted or has_succeeded or (_is_all(settings) and not is_paused)):
-        return Wish(target=target, may_change=updates, reason="" if updates else "Drift")
+        return ReleaseGoal(target=target, may_change=updates, reason="" if updates else "Drift")
     drifts = not updates or (rollout.is_stopped and rollout.stable is not None and not member.is_at_stable)
     reason = "RolloutPaused" if is_paused else "Drift" if drifts else "RolloutPending"
     is_hurt = rollout.is_stopped and not is_begun and _is_at_fault(member, rollout)
@@ -224,23 +229,25 @@ def decide_goal(
         if not (goes_back and updates):
             # What is missing changes nothing that is deployed.
             is_filled_up = goes_back and rollout.is_stopped and member.is_unlocked and member.lacks_release
-            return Wish(target=stable if is_filled_up else None, reason=reason, has_failed=True)
+            return ReleaseGoal(target=stable if is_filled_up else None, reason=reason, has_failed=True)
         if is_hurt or (stable is not None and not member.is_unchanged):
-            return Wish(target=stable, may_change=True, reason="RolledBack")
-        return Wish(leaves=target, keeps_first=member.is_unchanged, may_change=True, reason="RolledBack")
+            return ReleaseGoal(target=stable, may_change=True, reason="RolledBack")
+        return ReleaseGoal(
+            leaves=target, keeps_first=member.is_unchanged, may_change=True, reason="RolledBack"
+        )
     if is_begun:
-        return Wish(target=target, reason=reason)  # what this leader has not judged yet stays
+        return ReleaseGoal(target=target, reason=reason)  # what this leader has not judged yet stays
     # The stable target is installed at once if a release is missing.
     gets_stable = updates or member.is_unchanged or rollout.is_stopped
     if member.lacks_release and not (member.is_unlocked and gets_stable):
         stable = None  # it waits for its turn, or for the end of what runs beside it
-    return Wish(target=stable, reason=reason)
+    return ReleaseGoal(target=stable, reason=reason)
 
 
-def count(parts: Iterable[Part]) -> dict[str, int]:
+def count(states: Iterable[MemberState]) -> dict[str, int]:
     """Count guest clusters by status, for the metric and for reports."""
     counts = dict.fromkeys((each.value for each in RolloutStatus), 0)
-    for each in parts:
+    for each in states:
         counts[each.status.value] += 1
     return counts
 
@@ -250,30 +257,35 @@ def count(parts: Iterable[Part]) -> dict[str, int]:
 
 def _find_start(
     guest_id: str, member: Member, rollout: Rollout, progress: Progress, settings: Settings, now: float
-) -> Part:
+) -> MemberState:
     """Return what is known of a guest cluster, with when helm began there: what is known once stays."""
-    part, updates = progress.part_of(guest_id, member), settings.kubevip_update
-    began_at, seen_at = part.began_at, member.began_at
+    state, updates = progress.state_of(guest_id, member), settings.kubevip_update
+    began_at, seen_at = state.began_at, member.began_at
     if began_at is None and seen_at is not None:
         # The time without a leader makes no guest cluster late.
         began_at = seen_at if member.is_at_target else max(seen_at, progress.since)
     if began_at is None or member.is_at_target:
-        return replace(part, began_at=began_at)
+        return replace(state, began_at=began_at)
     # Nor does the time in which helm could not go on there.
-    is_over = _is_filled(member, settings) and not part.is_admitted
+    is_over = _is_filled(member, settings) and not state.is_admitted
     is_made = rollout.target.name in member.made_for
     is_held = progress.is_blocked or is_over or not (updates or member.lacks_release or is_made)
     waits = not member.is_eligible or (is_held and member.is_reachable)
-    return replace(part, began_at=now if waits else began_at)
+    return replace(state, began_at=now if waits else began_at)
 
 
 def _judge(
-    guest_id: str, member: Member, part: Part, rollout: Rollout, progress: Progress, settings: Settings
+    guest_id: str,
+    member: Member,
+    state: MemberState,
+    rollout: Rollout,
+    progress: Progress,
+    settings: Settings,
 ) -> RolloutStatus:
     """Return where a guest cluster stands. What succeeded or failed once stays so."""
     if rollout.has_failed(guest_id, member):
         return RolloutStatus.FAILED
-    if part.status is RolloutStatus.SUCCEEDED:
+    if state.status is RolloutStatus.SUCCEEDED:
         return RolloutStatus.SUCCEEDED
     deadline_seconds = settings.kubevip_rollout_progress_deadline_seconds
     ready_seconds = member.ready_seconds
@@ -281,24 +293,24 @@ def _judge(
     if member.is_at_target:
         # Who got the target as the stable one is not judged. A former leader has judged those with a deadline before
         # this lead.
-        verdict_at = (part.began_at or 0.0) + deadline_seconds + VERDICT_SECONDS
-        was_judged = part.began_at is not None and verdict_at <= progress.since
-        if has_soaked or was_judged or (member.is_unchanged and not part.is_admitted):
+        verdict_at = (state.began_at or 0.0) + deadline_seconds + VERDICT_SECONDS
+        was_judged = state.began_at is not None and verdict_at <= progress.since
+        if has_soaked or was_judged or (member.is_unchanged and not state.is_admitted):
             return RolloutStatus.SUCCEEDED
     if not member.is_eligible:
         return RolloutStatus.SKIPPED
     is_filled = _is_filled(member, settings)
-    if is_filled and (has_soaked or not part.is_admitted):
+    if is_filled and (has_soaked or not state.is_admitted):
         return RolloutStatus.SKIPPED  # what was missing is there, and the rest drifts
-    if part.began_at is not None and (part.is_admitted or not member.is_unchanged):
+    if state.began_at is not None and (state.is_admitted or not member.is_unchanged):
         # How long pods have been ready counts, not when a visit comes: a verdict needs a visit after the deadline.
         was_asked = ready_seconds is not None or not (member.is_at_target or is_filled)
-        if was_asked and (member.visited_at or 0.0) >= part.began_at + deadline_seconds:
+        if was_asked and (member.visited_at or 0.0) >= state.began_at + deadline_seconds:
             return RolloutStatus.SKIPPED if _is_all(settings) else RolloutStatus.FAILED
         return RolloutStatus.PROGRESSING
     if not _takes_part(member, rollout, progress, settings):
         return RolloutStatus.SKIPPED
-    return RolloutStatus.PROGRESSING if part.is_admitted else RolloutStatus.PENDING
+    return RolloutStatus.PROGRESSING if state.is_admitted else RolloutStatus.PENDING
 
 
 def _takes_part(member: Member, rollout: Rollout, progress: Progress, settings: Settings) -> bool:
@@ -336,12 +348,12 @@ def _is_all(settings: Settings) -> bool:
 # How the rollout stands
 
 
-def _include_unready(rollout: Rollout, affected: Fleet, parts: Mapping[str, Part]) -> Rollout:
+def _include_unready(rollout: Rollout, affected: Fleet, states: Mapping[str, MemberState]) -> Rollout:
     """Let guest clusters that are not ready take part if none is ready: they have nothing to lose."""
     known = (
         each
-        for each, part in parts.items()
-        if part.began_at is not None or part.status is RolloutStatus.SUCCEEDED
+        for each, state in states.items()
+        if state.began_at is not None or state.status is RolloutStatus.SUCCEEDED
     )
     if rollout.takes_unready or not affected.keys().isdisjoint((*known, *rollout.failed)):
         return rollout
@@ -399,8 +411,8 @@ def _choose_next(fleet: Fleet, affected: Fleet, progress: Progress, settings: Se
 
 
 def _set_status(progress: Progress, guest_ids: Iterable[str], status: RolloutStatus) -> Progress:
-    changed = {each: replace(progress.parts[each], status=status) for each in guest_ids}
-    return replace(progress, parts={**progress.parts, **changed})
+    changed = {each: replace(progress.states[each], status=status) for each in guest_ids}
+    return replace(progress, states={**progress.states, **changed})
 
 
 def _find_proven(fleet: Fleet, affected: Fleet, progress: Progress) -> tuple[list[str], frozenset[str]]:
@@ -429,7 +441,7 @@ def _choose_canaries(fleet: Fleet, pending: Iterable[str], known: frozenset[str]
 
 
 def _those(progress: Progress, wanted: RolloutStatus) -> list[str]:
-    return [each for each, part in progress.parts.items() if part.status is wanted]
+    return [each for each, state in progress.states.items() if state.status is wanted]
 
 
 def _describe_failures(failed: Iterable[str], size: int, succeeded: int, untested: Iterable[str]) -> str:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from random import Random
 from typing import Any, Generic, TypeVar
 
 from fipop.backoff import Backoff
-from fipop.boundary import loop_time
 from fipop.errors import ApiError, UnavailableError
+from fipop.interfaces import loop_time
 from fipop.jsons import Json, JsonView
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import Resource
@@ -24,6 +24,10 @@ from fipop.runtime.store import Change, Projection, Store
 
 P = TypeVar("P", bound=Projection)
 
+Callback = Callable[[str | None, JsonView], None]
+"""Takes the type of an event (None if a list shows the object) and the object."""
+Watch = Callable[[Mapping[Resource, Callback]], Coroutine[Any, Any, None]]
+"""Watches resources until cancelled."""
 LIST_SECONDS = 60.0
 OBJECTS_AT_ONCE = 50
 """How many objects of a list are taken in before others have the loop: the Lease must be renewed meanwhile."""

@@ -19,7 +19,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from fipop.boundary import boottime, end_process
 from fipop.deadlines import (
     LEASE_DURATION_SECONDS,
     LEASE_RENEW_DEADLINE_SECONDS,
@@ -28,6 +27,7 @@ from fipop.deadlines import (
     STOP_MARGIN_SECONDS,
 )
 from fipop.errors import ConflictError, FipopError, NotFoundError, StartError
+from fipop.interfaces import boottime, end_process
 from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import LEASES

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from fipop.boundary import loop_time
 from fipop.errors import FipopError, UntrustedServerError
+from fipop.interfaces import loop_time
 from fipop.kube.client import KubeClient
 
 logger = logging.getLogger(__name__)

@@ -23,12 +23,10 @@ from fipop.api.names import GROUP
 from fipop.backoff import Backoff, Delays
 from fipop.deadlines import LONGEST_WATCH_SECONDS, WATCH_GRACE_SECONDS
 from fipop.errors import StartError
-from fipop.jsons import JsonView
 from fipop.kube.resources import Resource
 from fipop.kube.server import open_session
+from fipop.runtime.informer import Callback
 
-Callback = Callable[[str | None, JsonView], None]
-"""Takes the type of an event (None if a list shows the object) and the object."""
 logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 2.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, PlainValidator, TypeAdapter, ValidationError
@@ -25,6 +26,7 @@ from fipop.settings.values import (
 )
 from fipop.settings.yaml import RefusedError, find_line, parse_yaml
 
+_UNKNOWN = "is not a known field"
 Operator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
 
@@ -115,6 +117,8 @@ class Overrides:
     entries: tuple[Override, ...] = field(default=(), repr=False, compare=False)
 
 
+_LEVELS = {1: Override, 2: Selector, 4: Requirement}
+"""Whose fields have so many steps from their entry."""
 ENTRIES = TypeAdapter(tuple[Override, ...])
 """Reads and writes entries as JSON."""
 
@@ -162,9 +166,11 @@ def _describe(text: str, found: list[Any], place: tuple[int | str, ...], problem
     # pydantic names a key of a mapping by one step more.
     where = ".".join(str(each) for each in fields if each != "[key]")
     what = f"{where} {_say(problem)}".strip()
+    if what.endswith(_UNKNOWN) and (level := _LEVELS.get(len(fields))):
+        what += ": use " + ", ".join(to_camel(each.name) for each in dataclass_fields(level))
     return f"must have only valid entries: entry {shown}, line {find_line(text, place)}: {what}"
 
 
 def _say(problem: str) -> str:
-    text = describe_problem(problem).replace("Unexpected keyword argument", "is not a known field")
+    text = describe_problem(problem).replace("Unexpected keyword argument", _UNKNOWN)
     return re.sub("be a (valid )?dictionary.*", "be a mapping", text).replace("be a valid tuple", "be a list")

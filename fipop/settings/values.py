@@ -147,11 +147,11 @@ def _say(reason: str) -> WrapValidator:
     return WrapValidator(read)
 
 
-def _whole(least: int, most: int) -> PlainValidator:
+def _whole(least: int, most: int, unit: str = "") -> PlainValidator:
     def read(text: str) -> int:
         found = _NUMBER_TEXT.fullmatch(text.strip())
         if found is None or not least <= int(found[0]) <= most:
-            raise RefusedError(f"must be a whole number from {least} to {most}")
+            raise RefusedError(f"must be a whole number{unit} from {least} to {most}")
         return int(found[0])
 
     return PlainValidator(read)
@@ -208,8 +208,8 @@ Bool = Annotated[bool, PlainValidator(_read_bool)]
 AnyAmount = Annotated[Amount, PlainValidator(partial(_read_amount, 0))]
 SomeAmount = Annotated[Amount, PlainValidator(partial(_read_amount, 1))]
 ChartValuesText = Annotated[ChartValues, PlainValidator(parse_chart_values)]
-Seconds = Annotated[int, _whole(1, MAX_INTERVAL_SECONDS)]
-SecondsOrNone = Annotated[int, _whole(0, MAX_INTERVAL_SECONDS)]
+Seconds = Annotated[int, _whole(1, MAX_INTERVAL_SECONDS, " of seconds")]
+SecondsOrNone = Annotated[int, _whole(0, MAX_INTERVAL_SECONDS, " of seconds")]
 HelmConcurrency = Annotated[int, _whole(1, MAX_HELM_CONCURRENCY)]
 Rate = Annotated[int, _whole(1, MAX_RATE)]
 Port = Annotated[int, _whole(1, MAX_PORT), AfterValidator(_check_free)]

@@ -17,7 +17,7 @@ from typing import Any
 
 from multidict import CIMultiDict
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from localfleet.objectstore import Json, Key, copy_json
 from localfleet.simulated import Answer, ObjectApi, Target, select
 from tests.harness.virtual_time import virtual_now
@@ -120,7 +120,7 @@ class _Body:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer, as `fipop.boundary.ApiResponse` describes it."""
+    """An answer, as `fipop.interfaces.ApiResponse` describes it."""
 
     status: int
     headers: Mapping[str, str]
@@ -163,7 +163,7 @@ class Link:
 
     @asynccontextmanager
     async def send(self, request: ApiRequest) -> AsyncIterator[Response]:
-        """Send a request, as `fipop.boundary.ApiServer` describes it."""
+        """Send a request, as `fipop.interfaces.ApiServer` describes it."""
         target, query = self.server.parse(request.path), dict(request.query)
         is_lease = target is not None and target.plural == "leases"
         server = self.leases if is_lease and self.leases is not None else self.server

@@ -18,8 +18,8 @@ from random import Random
 from typing import Any
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
 from fipop.errors import FipopError
+from fipop.interfaces import ApiRequest
 from fipop.operator.app import OperatorOptions, build_operator
 from localfleet.simulated import GUEST_KINDS, Answer
 from tests.harness.api_in_memory import (

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from fipop.boundary import Finished
+from fipop.helm.process import Finished
 from tests.harness.api_in_memory import ApiInMemory, Json
 
 HISTORY = 10
@@ -58,7 +58,7 @@ class HelmInMemory:
         deadline_seconds: float,
         **_: Any,
     ) -> Finished:
-        """Run helm once, as `fipop.boundary.HelmProcess` describes it."""
+        """Run helm once, as `fipop.interfaces.HelmProcess` describes it."""
         del folder, env
         url = guest.access.server if guest is not None else ""
         self.runs.append((arguments[0], url))

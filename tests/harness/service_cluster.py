@@ -13,10 +13,10 @@ from random import Random
 from typing import Any
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
 from fipop.cloudprovider.app import build_provider
 from fipop.cloudprovider.keepalived import parse_network
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
+from fipop.interfaces import ApiRequest
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link, copy_json
 from tests.harness.service_judge import A, Judge
 from tests.harness.service_rows import FINALIZER, INTERFACE, show

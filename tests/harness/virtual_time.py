@@ -76,7 +76,7 @@ def virtual_now() -> datetime:
 
 
 class VirtualClock:
-    """The clocks of a process in virtual time (`fipop.boundary.Clock`)."""
+    """The clocks of a process in virtual time (`fipop.interfaces.Clock`)."""
 
     def now(self) -> datetime:
         """Return the time."""

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from bench.results import describe_machine, write_section
-from fipop.boundary import ApiRequest
 from fipop.cloudprovider.app import build_provider
 from fipop.cloudprovider.options import ProviderOptions
+from fipop.interfaces import ApiRequest
 from localfleet.simulated import GUEST_KINDS
 from tests.harness.api_in_memory import Json, Link
 from tests.harness.fleet import Fleet, Guest

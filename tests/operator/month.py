@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from tests.harness.api_in_memory import Json, Key, copy_json
 from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet, Guest
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS

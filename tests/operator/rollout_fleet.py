@@ -16,7 +16,7 @@ from fipop.helm.charts import Chart, Role, Target
 from fipop.helm.releases import Release, Status
 from fipop.helm.workloads import Workload
 from fipop.rollout.member import Member
-from fipop.rollout.plan import Phase, Progress, Rollout, Wish, advance, begin, decide_goal, retry
+from fipop.rollout.plan import Phase, Progress, ReleaseGoal, Rollout, advance, begin, decide_goal, retry
 from fipop.settings.options import DEFAULTS, Settings
 from fipop.settings.values import Amount, FailureStrategy, RolloutType
 
@@ -317,7 +317,7 @@ class Leader(Protocol):
     def note_turn(self, guest: ModelGuest, target: str, now: float) -> None:
         """Take in that helm begins with a target."""
 
-    def wish(self, guest: ModelGuest, options: Options, now: float) -> Wish:
+    def goal(self, guest: ModelGuest, options: Options, now: float) -> ReleaseGoal:
         """Return what the releases should be."""
 
     def is_admitted(self, name: str) -> bool:
@@ -363,9 +363,9 @@ class PlanLeader:
         if self.turns.get(guest.name, ("", 0.0))[0] != own:
             self.turns[guest.name] = (own, now)
 
-    def wish(self, guest: ModelGuest, options: Options, now: float) -> Wish:
+    def goal(self, guest: ModelGuest, options: Options, now: float) -> ReleaseGoal:
         if self.kept is None:
-            return Wish()
+            return ReleaseGoal()
         target, stable = self.kept.target.name, _name(self.kept.stable)
         member = self._look(guest, now, guest.show_releases(now, with_pods=False), target, stable)
         policy = options.policy
@@ -459,15 +459,15 @@ class World:
         """By guest cluster, its last visit by this leader: when, whether it answered, whether it showed success."""
         self.due: dict[str, float] = dict.fromkeys(self.guests, self.now)
         self.queue: list[str] = []
-        self.running: dict[str, tuple[float, str, str, Wish]] = {}
+        self.running: dict[str, tuple[float, str, str, ReleaseGoal]] = {}
 
     def kill_leader(self, away_seconds: float = 15.0) -> None:
-        for name, (_, role, verb, wish) in self.running.items():
+        for name, (_, role, verb, goal) in self.running.items():
             guest, fate = self.guests[name], self.random.randrange(3)
             if fate == 0:
-                self._finish(guest, role, verb, wish)
-            elif fate == 1 and verb == "upgrade" and wish.target is not None and guest.is_reachable:
-                target = _name(wish.target)
+                self._finish(guest, role, verb, goal)
+            elif fate == 1 and verb == "upgrade" and goal.target is not None and guest.is_reachable:
+                target = _name(goal.target)
                 digest = digests_of(target, guest.label)[role]
                 dead = Revision(digest, guest.own(target), self.now, is_deployed=False)
                 guest.put(role, dead)
@@ -564,31 +564,31 @@ class World:
 
     # helm
 
-    def _next(self, guest: ModelGuest) -> tuple[str, str, Wish] | None:
-        """Return the role, the verb and the wish of the next step of helm."""
+    def _next(self, guest: ModelGuest) -> tuple[str, str, ReleaseGoal] | None:
+        """Return the role, the verb and the goal of the next step of helm."""
         assert self.leader is not None
         if guest.is_paused or not guest.has_floating_ip:
             return None
-        wish = self.leader.wish(guest, self.options, self.now)
+        goal = self.leader.goal(guest, self.options, self.now)
         for role in sorted(ROLES, key=lambda each: (guest.name, each) in self.refusals):
             one = guest.current(role)
             if guest.is_locked and one is not None:
                 continue
             if one is not None and not one.is_deployed and self.now - one.at < DEAD_HELM_SECONDS:
                 continue
-            leaves = _name(wish.leaves) if wish.may_change else ""
-            is_kept = wish.keeps_first and len(guest.history[role]) == 1
+            leaves = _name(goal.leaves) if goal.may_change else ""
+            is_kept = goal.keeps_first and len(guest.history[role]) == 1
             if one is not None and leaves and guest.is_made_for(one, leaves) and not is_kept:
-                return role, "rollback", wish
-            if wish.target is None:
+                return role, "rollback", goal
+            if goal.target is None:
                 continue
             if one is None:
                 if guest.has_other_kube_vip and guest.is_new:
                     continue
-                return role, "upgrade", wish
-            is_at = one.digest == digests_of(_name(wish.target), guest.label)[role]
-            if not one.is_deployed or (not is_at and wish.may_change):
-                return role, "upgrade", wish
+                return role, "upgrade", goal
+            is_at = one.digest == digests_of(_name(goal.target), guest.label)[role]
+            if not one.is_deployed or (not is_at and goal.may_change):
+                return role, "upgrade", goal
         return None
 
     def _run_helms(self) -> None:
@@ -601,35 +601,35 @@ class World:
             found = self._next(guest)
             if found is None:
                 continue
-            role, verb, wish = found
-            target = _name(wish.target)
+            role, verb, goal = found
+            target = _name(goal.target)
             self.leader.note_turn(guest, target, self.now)
-            self._check_helm(guest, role, verb, wish)
+            self._check_helm(guest, role, verb, goal)
             self.helm_runs.append((self.now, name, verb, target))
-            self.running[name] = (self.now + HELM_SECONDS, role, verb, wish)
+            self.running[name] = (self.now + HELM_SECONDS, role, verb, goal)
 
     def _end_helms(self) -> None:
-        for name, (until, role, verb, wish) in list(self.running.items()):
+        for name, (until, role, verb, goal) in list(self.running.items()):
             if until <= self.now:
                 del self.running[name]
                 if name in self.guests:
-                    self._finish(self.guests[name], role, verb, wish)
+                    self._finish(self.guests[name], role, verb, goal)
                     self.due[name] = self.now
 
-    def _finish(self, guest: ModelGuest, role: str, verb: str, wish: Wish) -> None:
+    def _finish(self, guest: ModelGuest, role: str, verb: str, goal: ReleaseGoal) -> None:
         if not guest.is_reachable:
             return
-        if verb == "upgrade" and wish.target is not None:
-            digest = digests_of(_name(wish.target), guest.label)[role]
+        if verb == "upgrade" and goal.target is not None:
+            digest = digests_of(_name(goal.target), guest.label)[role]
             fate = guest.refused.get(digest, "")
             self.refusals.discard((guest.name, role))
             if fate:
                 self.refusals.add((guest.name, role))
             if fate != "absent":
-                made = Revision(digest, guest.own(_name(wish.target)), self.now, is_deployed=not fate)
+                made = Revision(digest, guest.own(_name(goal.target)), self.now, is_deployed=not fate)
                 guest.put(role, made)
-        elif verb == "rollback" and wish.leaves is not None:
-            former = [each for each in guest.history[role] if not guest.is_made_for(each, _name(wish.leaves))]
+        elif verb == "rollback" and goal.leaves is not None:
+            former = [each for each in guest.history[role] if not guest.is_made_for(each, _name(goal.leaves))]
             if former:
                 guest.put(role, replace(former[-1], at=self.now, made_for=FOREIGN))
             else:
@@ -723,10 +723,10 @@ class World:
         ]
         return frozenset().union(*wanted) - frozenset().union(*tested)
 
-    def _check_helm(self, guest: ModelGuest, role: str, verb: str, wish: Wish) -> None:
+    def _check_helm(self, guest: ModelGuest, role: str, verb: str, goal: ReleaseGoal) -> None:
         kept, policy, name = self.kept, self.options.policy, guest.name
         assert kept is not None, "nothing is done before it is written"
-        target = _name(wish.target)
+        target = _name(goal.target)
         is_back_allowed = policy.goes_back and policy.updates and not policy.is_paused
         if verb == "rollback":
             self._demand(self._has_failed(name) and is_back_allowed, f"{name} goes back, but has not failed")

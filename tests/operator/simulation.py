@@ -20,7 +20,7 @@ from enum import Enum, auto
 from random import Random
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from tests.harness.api_in_memory import Link
 from tests.harness.crashes import crashes
 from tests.harness.ends import unsettled

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from tests.harness.fleet import CLUSTERS, EVERY_GUEST, WORKSPACE, Fleet, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"

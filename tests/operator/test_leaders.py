@@ -12,7 +12,7 @@ from itertools import groupby
 import pytest
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from localfleet.simulated import Answer
 from tests.harness.fleet import FLOATING_IPS, NAMESPACE, RANGES, RESERVATIONS, Fleet, Running, build_fleet
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from localfleet.simulated import Target
 from tests.harness.fleet import NAMESPACE, Fleet
 

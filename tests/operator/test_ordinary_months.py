@@ -11,8 +11,8 @@ import pytest
 from fipop.addresses.guests import AddressRecord, GuestRecords
 from fipop.addresses.in_use import Source
 from fipop.addresses.reports import Reports, Slots
-from fipop.boundary import ApiRequest
 from fipop.guests.in_use import find_in_use
+from fipop.interfaces import ApiRequest
 from fipop.ipam.pool import Part, parse_pool
 from fipop.ipam.ranges import Range, RangeTable
 from tests.harness.fleet import EVERY_GUEST, Fleet, Guest, build_fleet

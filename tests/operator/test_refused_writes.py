@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from localfleet.simulated import Target
 from tests.harness.fleet import EVERY_GUEST, RESERVATIONS, Fleet, build_fleet
 from tests.harness.history import FLOATING_IPS, RANGES

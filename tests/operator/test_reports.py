@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from tests.harness.fleet import EVERY_GUEST, Fleet, build_fleet
 
 A, B, C, D = "c-m-a", "c-m-b", "c-m-c", "c-m-d"

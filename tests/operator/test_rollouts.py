@@ -6,7 +6,7 @@ import json
 import pytest
 
 from fipop.api import names
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from fipop.rollout.kept import parse_counts
 from tests.harness.fleet import NAMESPACE, Fleet
 

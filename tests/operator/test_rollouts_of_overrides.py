@@ -219,9 +219,9 @@ def test_without_updates_and_after_a_stop_a_moved_guest_cluster_drifts(*, is_sto
     world.run(HOUR)
     assert world.helm_runs[began:] == []
     assert world.leader is not None
-    assert world.leader.wish(world.guests["c-030"], world.options, world.now).reason == "Drift"
+    assert world.leader.goal(world.guests["c-030"], world.options, world.now).reason == "Drift"
     if is_stopped:
-        assert world.leader.wish(world.guests["c-031"], world.options, world.now).reason == "RolloutPending"
+        assert world.leader.goal(world.guests["c-031"], world.options, world.now).reason == "RolloutPending"
 
 
 def test_a_new_guest_cluster_gets_the_stable_override_of_its_label_at_once() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from tests.harness.fleet import Fleet, build_fleet
 from tests.harness.history import FLOATING_IPS
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from tests.harness.api_in_memory import Commit
 from tests.harness.fleet import Fleet, build_fleet
 from tests.harness.history import RESERVATIONS

@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from random import Random
 from typing import Any
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from localfleet.arguments import positive
 from localfleet.simulated import Target
 from tests.harness.api_in_memory import Commit, Key

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from localfleet.simulated import Answer, Target
 from tests.harness.service_cluster import LEASE, Running, ServiceCluster
 

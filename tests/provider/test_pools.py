@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from tests.harness.service_cluster import CONFIG_MAP, INTERFACE, ServiceCluster
 
 POOL = {"cidr-global": "10.0.0.1-10.0.0.4"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from localfleet.simulated import Target
 from tests.harness.service_cluster import FINALIZER, KEEPALIVED_MAP, Running, ServiceCluster
 

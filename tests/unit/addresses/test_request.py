@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fipop.addresses.claims import read_addresses
 from fipop.addresses.request import (
+    AddressRequest,
     Blocker,
-    Request,
     blocker_of,
     describe_holder,
     describe_namer,
@@ -31,13 +31,13 @@ sets_of_families = st.sets(st.sampled_from([V4, V6])).map(frozenset)
 addresses = st.sampled_from(["", "10.0.0.1", "fd00::1", "10.0.0.1,fd00::1", "fd00::1,10.0.0.1"])
 
 
-def read(**spec: Any) -> Request | Blocker:
+def read(**spec: Any) -> AddressRequest | Blocker:
     return read_request(floating_ip(**{key: value for key, value in spec.items() if value is not None}))
 
 
-def asked(**spec: Any) -> Request:
+def asked(**spec: Any) -> AddressRequest:
     found = read(**spec)
-    assert isinstance(found, Request)
+    assert isinstance(found, AddressRequest)
     return found
 
 

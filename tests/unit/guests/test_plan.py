@@ -5,13 +5,13 @@ import pytest
 from fipop.guests.release_plan import GRACE_SECONDS, Verb, plan_releases
 from fipop.helm.charts import Role
 from fipop.helm.releases import Owner, Release, Status
-from fipop.rollout.plan import Wish
+from fipop.rollout.plan import ReleaseGoal
 from tests.harness.releases import OTHER, TARGET, installed, place
 
-TO_TARGET, TO_OTHER = Wish(target=TARGET, may_change=True), Wish(target=OTHER, may_change=True)
-LEFT = Wish(target=OTHER, reason="Drift")
-AWAY = Wish(remove=True, may_change=True)
-BACK = Wish(leaves=TARGET, may_change=True)
+TO_TARGET, TO_OTHER = ReleaseGoal(target=TARGET, may_change=True), ReleaseGoal(target=OTHER, may_change=True)
+LEFT = ReleaseGoal(target=OTHER, reason="Drift")
+AWAY = ReleaseGoal(remove=True, may_change=True)
+BACK = ReleaseGoal(leaves=TARGET, may_change=True)
 PENDING = Status.PENDING_UPGRADE
 OTHERS = OTHER  # a target that another helm knows nothing of
 
@@ -21,10 +21,10 @@ def under_way(age_seconds: float, **fields: object) -> Release:
 
 
 ABSENT = place()
-CASES: dict[str, tuple[Release, Wish, Verb]] = {
+CASES: dict[str, tuple[Release, ReleaseGoal, Verb]] = {
     "none is installed": (ABSENT, TO_TARGET, Verb.UPGRADE),
     "none is installed, also if what runs stays": (ABSENT, LEFT, Verb.UPGRADE),
-    "without a target nothing is installed": (ABSENT, Wish(), Verb.NOTHING),
+    "without a target nothing is installed": (ABSENT, ReleaseGoal(), Verb.NOTHING),
     "beside others nothing is installed": (
         Release(
             role=Role.KUBE_VIP,
@@ -53,19 +53,19 @@ CASES: dict[str, tuple[Release, Wish, Verb]] = {
     ),
     "one without a workload that may not change stays": (
         installed(workloads=()),
-        Wish(target=TARGET),
+        ReleaseGoal(target=TARGET),
         Verb.NOTHING,
     ),
     "somebody else's stays": (installed(owner=Owner.OTHER), TO_OTHER, Verb.NOTHING),
     "somebody else's is not removed": (installed(owner=Owner.OTHER), AWAY, Verb.NOTHING),
     "one without labels is asked about": (
         installed(owner=Owner.UNKNOWN),
-        Wish(awaited=TARGET),
+        ReleaseGoal(awaited=TARGET),
         Verb.INSPECT,
     ),
     "one without labels is not asked about before there is a target to compare it with": (
         installed(owner=Owner.UNKNOWN),
-        Wish(),
+        ReleaseGoal(),
         Verb.NOTHING,
     ),
     "one without labels is asked about before it is removed": (
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Release, Wish, Verb]] = {
         Verb.WAIT,
     ),
     "one is removed": (installed(), AWAY, Verb.UNINSTALL),
-    "one waits for Harvester's before it is removed": (installed(), Wish(remove=True), Verb.WAIT),
+    "one waits for Harvester's before it is removed": (installed(), ReleaseGoal(remove=True), Verb.WAIT),
     "what is not there is not removed": (ABSENT, AWAY, Verb.NOTHING),
     "what a failed target made goes back": (installed(), BACK, Verb.ROLL_BACK),
     "what a failed target made goes back from a failure, too": (
@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Release, Wish, Verb]] = {
     ),
     "what a failed target made stays while that may not change": (
         installed(),
-        Wish(leaves=TARGET),
+        ReleaseGoal(leaves=TARGET),
         Verb.NOTHING,
     ),
 }
@@ -114,9 +114,9 @@ def test_it_is_decided_that(case: str) -> None:
 
 
 def test_what_has_to_wait_for_another_target_says_so() -> None:
-    (step,) = plan_releases([installed()], Wish(target=TARGET, awaited=OTHER))
+    (step,) = plan_releases([installed()], ReleaseGoal(target=TARGET, awaited=OTHER))
     assert (step.verb, bool(step.drift)) == (Verb.NOTHING, True)
-    (step,) = plan_releases([installed()], Wish(target=TARGET, awaited=TARGET))
+    (step,) = plan_releases([installed()], ReleaseGoal(target=TARGET, awaited=TARGET))
     assert not step.drift
 
 

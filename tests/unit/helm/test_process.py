@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fipop.boundary import Finished
-from fipop.helm.process import FILE_BYTES, STDERR_BYTES, STDOUT_BYTES, run_process
+from fipop.helm.process import FILE_BYTES, STDERR_BYTES, STDOUT_BYTES, Finished, run_process
 from localfleet.waiting import eventually
 
 SHELL = "/bin/sh"

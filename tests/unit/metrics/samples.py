@@ -6,28 +6,29 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from fipop.addresses.guests import GuestObservation
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.objects import Capacity, FloatingIPRange, Metadata, RangeSpec, RangeStatus, Usage
+from fipop.api.objects import AddressCounts, Capacity, FloatingIPRange, Metadata, RangeSpec, RangeStatus
 from fipop.guests.record import GuestRecord
 from fipop.guests.services import MET
 from fipop.helm.charts import Chart, Role, Target
 from fipop.metrics import counters
 from fipop.metrics.gauges import Gauges, build_registry
-from fipop.operator.metrics import Fleet, render_fleet
+from fipop.operator.metrics import OperatorState, render_fleet
 from fipop.rancher.matching import Guest
 from fipop.rollout.plan import Rollout
 from tests.harness.guests import build_guest
 
-NONE = Usage()
+NONE = AddressCounts()
 TARGET = Target(
     charts={role: Chart(role=role, url="https://charts.example", version="1.0.0") for role in Role},
     values={role: {} for role in Role},
 )
 
 
-def range_of(ipv4: Usage = NONE, ipv6: Usage = NONE) -> FloatingIPRange:
+def range_of(ipv4: AddressCounts = NONE, ipv6: AddressCounts = NONE) -> FloatingIPRange:
     """Return a range whose status has these counts."""
     whole = {
-        name: getattr(ipv4, name) + getattr(ipv6, name) for name in (each.name for each in fields(Usage))
+        name: getattr(ipv4, name) + getattr(ipv6, name)
+        for name in (each.name for each in fields(AddressCounts))
     }
     ready = Condition(type=ConditionType.READY, status=Verdict.TRUE, reason="Ready")
     return replace(
@@ -61,10 +62,10 @@ def guest_of(
     )
 
 
-FLEET = Fleet(
+FLEET = OperatorState(
     version="1.2.3",
     leading=True,
-    ranges=(range_of(Usage(total=62, used=3, free=58, quarantined=1, out_of_range=2)),),
+    ranges=(range_of(AddressCounts(total=62, used=3, free=58, quarantined=1, out_of_range=2)),),
     floating_ips=(),
     guests=(guest_of(),),
     queues={"guests": 7},

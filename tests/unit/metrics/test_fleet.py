@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.objects import RangeSpec, RangeStatus, Usage
+from fipop.api.objects import AddressCounts, RangeSpec, RangeStatus
 from fipop.metrics.counters import (
     ALLOCATIONS,
     GuestEvent,
@@ -16,7 +16,7 @@ from fipop.metrics.counters import (
     forget_guest,
     observe_api_request,
 )
-from fipop.operator.metrics import Fleet
+from fipop.operator.metrics import OperatorState
 from tests.unit.metrics.samples import FLEET, RANGE, Scraped, guest_of, range_of
 
 
@@ -80,7 +80,7 @@ def test_the_addresses_of_a_range_are_counted_for_each_family_that_it_has(fleet:
 
 
 def test_a_dual_stack_range_without_a_free_ipv4_address_shows_none_free(fleet: Scraped) -> None:
-    found = range_of(Usage(total=10, used=10), Usage(total=2**62, free=2**62))
+    found = range_of(AddressCounts(total=10, used=10), AddressCounts(total=2**62, free=2**62))
     fleet.fleet = replace(FLEET, ranges=(found,))
 
     free = [line for line in fleet.lines("fipop_range_addresses") if 'state="free"' in line]
@@ -133,7 +133,7 @@ def test_what_a_leader_waits_for_is_shown_by_the_leader_alone(fleet: Scraped) ->
 
 
 def test_every_series_vanishes_with_its_object(fleet: Scraped) -> None:
-    fleet.fleet = Fleet(leading=True)
+    fleet.fleet = OperatorState(leading=True)
 
     assert fleet.lines("kubefipoperator_") == []
     assert fleet.lines("fipop_range_") == []

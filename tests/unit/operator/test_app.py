@@ -16,9 +16,9 @@ import pytest_asyncio
 from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
 
-from fipop.boundary import SystemClock
 from fipop.errors import StartError
 from fipop.helm.process import HelmProgram, LocalHelm
+from fipop.interfaces import SystemClock
 from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer
 from fipop.operator.app import Operator, OperatorOptions, build_operator

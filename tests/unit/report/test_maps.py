@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fipop.api.objects import Usage
 from fipop.report.maps import Block, CellState, draw_map
 from tests.harness.objects import build_range, build_reservation
 from tests.unit.report.snapshots import snapshot
@@ -24,7 +25,7 @@ def test_a_large_range_is_drawn_by_blocks_that_open() -> None:
     drawn = draw_map(found, "pool")
     assert len(drawn.blocks) == 256
     assert not drawn.is_open
-    assert [each.cidr for each in drawn.blocks if each.held] == ["10.0.5.0/24"]
+    assert [each.cidr for each in drawn.blocks if each.usage.used] == ["10.0.5.0/24"]
     inside = draw_map(found, "pool", "10.0.5.0/24")
     assert [each.cidr for each in inside.blocks] == ["10.0.5.0/24"]
     assert sum(each.state is CellState.HELD for each in inside.blocks[0].cells) == 1
@@ -47,6 +48,18 @@ def test_what_is_no_block_is_refused(block: str) -> None:
         draw_map(snapshot(ranges=[build_range("pool", "10.0.0.0/16")]), "pool", block)
 
 
+def test_an_address_of_an_older_range_is_no_conflict() -> None:
+    later = build_range("later", "10.0.0.4-10.0.0.7", created="2026-02-01T00:00:00Z")
+    ranges = [build_range("pool", "10.0.0.4-10.0.0.5"), later]
+    drawn = draw_map(snapshot(ranges=ranges, reservations=[build_reservation("10.0.0.5")]), "later")
+    states = {each.address: each.state for each in drawn.blocks[0].cells}
+    assert [states[f"10.0.0.{number}"] for number in range(3, 8)] == [
+        CellState.OUTSIDE,
+        *([CellState.OTHER_RANGE] * 2),
+        *([CellState.FREE] * 2),
+    ]
+
+
 def test_many_far_parts_are_not_drawn_all() -> None:
     text = ",".join(f"10.{first}.{second}.7" for first in range(40) for second in range(100))
     drawn = draw_map(snapshot(ranges=[build_range("pool", text)]), "pool")
@@ -63,14 +76,14 @@ def test_blocks_count_what_the_range_counts(parts: list[tuple[int, int]]) -> Non
     found = snapshot(ranges=[build_range("pool", text)])
     capacity = found.cache.count()["pool"]
     drawn = draw_map(found, "pool")
-    assert sum(each.total for each in drawn.blocks) == capacity.whole.total
+    assert sum(each.usage.total for each in drawn.blocks) == capacity.whole.total
     shown = sum(each.state is CellState.FREE for one in drawn.blocks for each in one.cells)
     assert not drawn.is_open or shown == capacity.whole.total
 
 
 @pytest.mark.parametrize(("held", "level"), [(0, 0), (1, 1), (500, 5), (999, 9), (1000, 10)])
 def test_a_level_is_full_only_when_full(held: int, level: int) -> None:
-    assert Block(cidr="", total=1000, held=held, quarantined=0, conflicts=0).level == level
+    assert Block(cidr="", usage=Usage(total=1000, used=held)).level == level
 
 
 def _text(value: int) -> str:

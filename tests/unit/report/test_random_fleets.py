@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fipop.boundary import ApiRequest
 from fipop.cli.main import main
+from fipop.interfaces import ApiRequest
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import (
     FLOATING_IP_RANGES,
@@ -177,7 +177,7 @@ class Server:
 
     @asynccontextmanager
     async def send(self, request: ApiRequest) -> AsyncIterator[Response]:
-        """Answer a request, as `fipop.boundary.ApiServer` describes it."""
+        """Answer a request, as `fipop.interfaces.ApiServer` describes it."""
         if request.method == "POST":
             yield respond(201, self._fleet.review(request.body), NOW)
         else:
@@ -425,7 +425,9 @@ def _cell(book: Book, found: Json, address: Ip) -> str:
     name, space = found["metadata"]["name"], space_of_range(found)
     holder, given_here = book.holder(space, address), book.given(found)
     is_in_pool, is_written = address in pool_of(found), address in written_by(found)
-    rest = "conflict" if is_in_pool and address not in given_here else "excluded" if is_written else "outside"
+    rest = (
+        "other-range" if is_in_pool and address not in given_here else "excluded" if is_written else "outside"
+    )
     if holder is None:
         is_free = address in given_here and not found["spec"].get("draining")
         return "free" if is_free else "excluded" if address in given_here else rest
@@ -433,7 +435,7 @@ def _cell(book: Book, found: Json, address: Ip) -> str:
         return "conflict"
     _, range_name, is_released = holder
     if range_name != name:
-        return "conflict" if is_in_pool else rest
+        return "other-range" if is_in_pool else rest
     if is_released:
         return "reported" if (space, address) in book.reported else "quarantined"
     return "held" if address in given_here else "out-of-range"

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from fipop.api.objects import FloatingIPRange, read_object
-from fipop.boundary import ApiRequest
+from fipop.interfaces import ApiRequest
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.runtime.informer import Informer, Relister

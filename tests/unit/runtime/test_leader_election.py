@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from fipop.boundary import ApiRequest, boottime
 from fipop.errors import StartError
+from fipop.interfaces import ApiRequest, boottime
 from fipop.kube.client import KubeClient
 from fipop.runtime.leader_election import LeaderElector, LeaseTimes
 from tests.harness.api_in_memory import ApiInMemory, Json, Link

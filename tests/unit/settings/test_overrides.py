@@ -69,7 +69,10 @@ WRONG = {
 }
 WRONG_LINES = {
     "workspaces: []": "line 5: workspaces must be a list of names, and must not be empty",
-    "cluster: beta": "line 5: cluster is not a known field",
+    "cluster: beta": (
+        "line 5: cluster is not a known field: use name, workspaces, clusters, clusterSelector, chartVersion, "
+        "chartDigest, values"
+    ),
     "values: 1": "line 5: values must be a mapping",
     "values: {image: }": "line 5: values must keep the repository of the image",
     "values: {image: {repository: }}": "line 5: values must keep the repository of the image",
@@ -85,7 +88,9 @@ WRONG_LINES = {
     "clusterSelector:\n    matchExpressions:\n    - rack": (
         "line 7: clusterSelector.matchExpressions.0 must be a mapping"
     ),
-    "clusterSelector: {rack: a}": "line 5: clusterSelector.rack is not a known field",
+    "clusterSelector: {rack: a}": (
+        "line 5: clusterSelector.rack is not a known field: use matchLabels, matchExpressions"
+    ),
     "clusterSelector:\n    matchLabels:\n      rack: 5": (
         "line 7: clusterSelector.matchLabels.rack must be the value of a label, a text"
     ),

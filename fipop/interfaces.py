@@ -1,7 +1,8 @@
-"""The world outside of a role: API servers, helm, and the clock of the machine.
+"""The world outside of a role: API servers and the clock of the machine.
 
 `build_operator` and `build_provider` take these as parameters, so that one whole role can run over API servers in
-memory, in virtual time. Nothing here knows Kubernetes: a request has a method, a path, and bytes.
+memory, in virtual time. Nothing here knows Kubernetes: a request has a method, a path, and bytes. `HelmProcess`,
+`GuestFactory` and `Watch` stand beside the types that they use: helm/process, kube/guests and runtime/informer.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -65,42 +65,6 @@ class ApiServer(Protocol):
         """Raise an error if only a new process can trust the server: its certificate authority was replaced."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """How a run of a program ended; `returncode` is negative if a signal ended it. The outputs can hold secrets.
-
-    `stdout` is the beginning of its output, whole unless `is_cut`; `stderr` is the end. `problem` is the last request
-    to the guest cluster that failed, if helm made requests.
-    """
-
-    returncode: int
-    timed_out: bool
-    stdout: bytes = field(repr=False)
-    stderr: bytes = field(repr=False)
-    is_cut: bool = False
-    problem: Exception | None = None
-
-
-class HelmProcess(Protocol):
-    """A run of the program helm: arguments and input become an exit code and output."""
-
-    async def __call__(
-        self,
-        arguments: list[str],
-        *,
-        guest: Any,
-        env: Mapping[str, str],
-        folder: Path,
-        stdin: bytes | None,
-        deadline_seconds: float,
-    ) -> Finished:
-        """Run helm once, in a private folder. It is gone when this returns or raises. Raises OSError without a start.
-
-        `guest` tells how to reach the guest cluster that helm works on (its `access.server` is the URL); without
-        one helm fetches charts.
-        """
-
-
 def loop_time() -> float:
     """Return the seconds of the event loop's clock, by which all waiting is measured."""
     return asyncio.get_running_loop().time()
@@ -140,7 +104,3 @@ class SystemClock:
 
 ApiFactory = Callable[[], ApiServer]
 """Opens connections of their own to the API server."""
-GuestFactory = Callable[[Any], ApiServer]
-"""Opens connections to the guest cluster that a kubeconfig names; its parameter has the URL as `server`."""
-Watch = Callable[[Mapping[Any, Callable[[str | None, Any], None]]], Coroutine[Any, Any, None]]
-"""Watches resources until cancelled; each callback takes the type of an event (None: listed) and the object."""
