@@ -9,7 +9,7 @@ from enum import StrEnum
 from ipaddress import IPv4Network
 from itertools import islice
 
-from fipop.api.objects import Usage
+from fipop.api.objects import AddressCounts
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.intervals import Interval, IntervalSet
 from fipop.ipam.ranges import Range
@@ -55,7 +55,7 @@ class Block:
     """A CIDR in which the range has addresses, and the usage of those that the range can assign."""
 
     cidr: str
-    usage: Usage
+    usage: AddressCounts
     cells: tuple[Cell, ...] = ()
     """Its addresses one by one; empty if it is not opened."""
 
@@ -133,7 +133,9 @@ class _Board:
             opened = range(first, first + size) if is_open else ()
             yield Block(
                 cidr=f"{format_address(Address(Family.IPV4, first))}/{33 - size.bit_length()}",
-                usage=Usage(total=total, used=held[number], free=free, quarantined=quarantined[number]),
+                usage=AddressCounts(
+                    total=total, used=held[number], free=free, quarantined=quarantined[number]
+                ),
                 cells=tuple(self._cell(Address(Family.IPV4, value)) for value in opened),
             )
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fipop.addresses.range_status import find_ineffective
 from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
-from fipop.api.objects import Capacity, FloatingIPRange, Usage
+from fipop.api.objects import AddressCounts, Capacity, FloatingIPRange
 from fipop.ipam.addresses import Family
 from fipop.report.snapshot import Snapshot
 
@@ -24,7 +24,7 @@ class FamilyUsage(NamedTuple):
     """How full a family is that a range assigns; `free` and `total` as texts, exact up to 2^32."""
 
     family: str
-    usage: Usage
+    usage: AddressCounts
     free: str
     total: str
 
@@ -77,7 +77,9 @@ class RangeReport:
         fullest = next(iter(self.families), None)
         counts = dict.fromkeys(("whole", "ipv4", "ipv6"))
         if capacity is not None:
-            whole = Usage(**{each.name: getattr(capacity, each.name) for each in fields(Usage)})
+            whole = AddressCounts(
+                **{each.name: getattr(capacity, each.name) for each in fields(AddressCounts)}
+            )
             counts = {"whole": whole, "ipv4": capacity.ipv4, "ipv6": capacity.ipv6}
         return {
             "name": found.name,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.api.objects import Usage
+from fipop.api.objects import AddressCounts
 from fipop.report.maps import Block, CellState, draw_map
 from tests.harness.objects import build_range, build_reservation
 from tests.unit.report.snapshots import snapshot
@@ -83,7 +83,7 @@ def test_blocks_count_what_the_range_counts(parts: list[tuple[int, int]]) -> Non
 
 @pytest.mark.parametrize(("held", "level"), [(0, 0), (1, 1), (500, 5), (999, 9), (1000, 10)])
 def test_a_level_is_full_only_when_full(held: int, level: int) -> None:
-    assert Block(cidr="", usage=Usage(total=1000, used=held)).level == level
+    assert Block(cidr="", usage=AddressCounts(total=1000, used=held)).level == level
 
 
 def _text(value: int) -> str:
