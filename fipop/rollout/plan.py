@@ -105,11 +105,9 @@ class Progress:
     def state_of(self, guest_id: str, member: Member) -> MemberState:
         """Return what is known of a guest cluster: nothing if its labels have changed its target since."""
         state = self.states.get(guest_id)
-        return (
-            state
-            if state is not None and state.target == member.target.name
-            else MemberState(target=member.target.name)
-        )
+        if state is None or state.target != member.target.name:
+            return MemberState(target=member.target.name)
+        return state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +158,10 @@ def begin(before: Rollout | None, target: Target) -> Rollout:
 
 def retry(rollout: Rollout, fleet: Fleet, progress: Progress, now: float) -> tuple[Rollout, Progress]:
     """Let the guest clusters in which the target failed take part again. Those that have it get another deadline."""
-    again = {
-        each: MemberState(
-            target=fleet[each].target.name, began_at=now if fleet[each].began_at is not None else None
-        )
-        for each in rollout.failed
-        if each in fleet
-    }
+    again = {}
+    for each in rollout.failed.keys() & fleet.keys():
+        target, has_begun = fleet[each].target.name, fleet[each].began_at is not None
+        again[each] = MemberState(target=target, began_at=now if has_begun else None)
     rollout = replace(rollout, phase=Phase.PROGRESSING, reason="", failed={})
     return rollout, replace(progress, states={**progress.states, **again})
 
@@ -192,9 +187,7 @@ def advance(
     rollout = _stop(rollout, fleet, affected, progress, settings)
     if rollout.is_stopped or settings.pauses_rollouts or progress.is_blocked:
         # Who was admitted, and helm has not begun there, waits again.
-        waits = [
-            each for each in _those(progress, RolloutStatus.PROGRESSING) if states[each].began_at is None
-        ]
+        waits = [each for each in progress.admitted if states[each].began_at is None]
         return rollout, _set_status(progress, waits, RolloutStatus.PENDING)
     if _is_completed(fleet, affected, progress, settings):
         return replace(rollout, phase=Phase.COMPLETED, stable=rollout.target), progress
@@ -210,11 +203,8 @@ def decide_goal(
     `member`: as it is seen now, perhaps later than what `progress` was made from.
     """
     target, stable = member.target, member.stable if progress.has_stable else None
-    state, updates, is_paused = (
-        progress.state_of(guest_id, member),
-        settings.kubevip_update,
-        settings.pauses_rollouts,
-    )
+    updates, is_paused = settings.kubevip_update, settings.pauses_rollouts
+    state = progress.state_of(guest_id, member)
     is_begun = member.began_at is not None or member.is_at_target
     has_failed = rollout.has_failed(guest_id, member)
     is_admitted = state.is_admitted and (is_begun or _takes_part(member, rollout, progress, settings))

@@ -20,7 +20,15 @@ from fipop.helm.charts import (
     same_values,
 )
 from fipop.helm.errors import ChartError
-from fipop.helm.releases import Owner, Release, Status, find_places, label_as_seen, read_release, take_over
+from fipop.helm.releases import (
+    Release,
+    ReleaseOwner,
+    Status,
+    find_places,
+    label_as_seen,
+    read_release,
+    take_over,
+)
 from fipop.helm.workloads import PARKED_LABEL, Workload, parse_daemon_set, parse_deployment
 from fipop.settings.options import DEFAULTS
 from tests.harness.releases import NOW, OTHER, TARGET, daemon_set, installed, place, secret
@@ -31,7 +39,7 @@ from tests.harness.releases import NOW, OTHER, TARGET, daemon_set, installed, pl
 def test_what_fipop_puts_on_a_record_is_read_back() -> None:
     found = installed()
     assert (found.owner, found.revision, found.version, found.object_name) == (
-        Owner.FIPOP,
+        ReleaseOwner.FIPOP,
         1,
         "1.0.0",
         "kube-vip",
@@ -89,7 +97,7 @@ def test_a_release_that_was_uninstalled_with_its_history_is_absent_and_has_its_r
 @pytest.mark.parametrize("role", ["", "kube-vip-cloud-provider", "x"])
 def test_a_release_without_the_label_of_its_role_is_not_fipops(role: str) -> None:
     labels = {"kubefip.k8s.binbash.org/role": role} if role else {}
-    owner = Owner.OTHER if role else Owner.UNKNOWN
+    owner = ReleaseOwner.OTHER if role else ReleaseOwner.UNKNOWN
     assert read_release(place(), [secret(labels)], NOW).owner is owner
 
 
@@ -120,7 +128,7 @@ def test_a_release_is_taken_over_by_the_mark_of_kube_fip_operator_alone(
 ) -> None:
     unlabelled = read_release(place(), [secret({})], NOW)
     found = take_over(unlabelled, chart, version, values, [TARGET, OTHER])
-    assert (found.owner, found.digest) == (Owner.FIPOP if digest else Owner.OTHER, digest)
+    assert (found.owner, found.digest) == (ReleaseOwner.FIPOP if digest else ReleaseOwner.OTHER, digest)
     if digest:
         assert read_release(place(), [secret(label_as_seen(found))], NOW).digest == digest
 
@@ -269,8 +277,8 @@ JUDGED: dict[str, tuple[Release, dict[str, Any], tuple[Verdict, str]]] = {
         {"problem": NO_CHART},
         (Verdict.TRUE, "ChartUnauthorized"),
     ),
-    "unknown": (installed(owner=Owner.UNKNOWN), {}, (Verdict.FALSE, "NotReady")),
-    "taken": (installed(owner=Owner.OTHER), {}, (Verdict.FALSE, "ReleaseTaken")),
+    "unknown": (installed(owner=ReleaseOwner.UNKNOWN), {}, (Verdict.FALSE, "NotReady")),
+    "taken": (installed(owner=ReleaseOwner.OTHER), {}, (Verdict.FALSE, "ReleaseTaken")),
     "others": (replace(place(), conflicting_workloads=("DaemonSet a/b",)), {}, (Verdict.FALSE, "OthersRun")),
     "beside others": (installed(conflicting_workloads=("DaemonSet a/b",)), {}, (Verdict.TRUE, "OthersRun")),
     "renamed": (installed(), {"place": ("other", "name")}, (Verdict.TRUE, "ReleaseNameChanged")),

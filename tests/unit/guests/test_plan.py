@@ -4,7 +4,7 @@ import pytest
 
 from fipop.guests.release_plan import GRACE_SECONDS, Verb, plan_releases
 from fipop.helm.charts import Role
-from fipop.helm.releases import Owner, Release, Status
+from fipop.helm.releases import Release, ReleaseOwner, Status
 from fipop.rollout.plan import ReleaseGoal
 from tests.harness.releases import OTHER, TARGET, installed, place
 
@@ -56,20 +56,20 @@ CASES: dict[str, tuple[Release, ReleaseGoal, Verb]] = {
         ReleaseGoal(target=TARGET),
         Verb.NOTHING,
     ),
-    "somebody else's stays": (installed(owner=Owner.OTHER), TO_OTHER, Verb.NOTHING),
-    "somebody else's is not removed": (installed(owner=Owner.OTHER), AWAY, Verb.NOTHING),
+    "somebody else's stays": (installed(owner=ReleaseOwner.OTHER), TO_OTHER, Verb.NOTHING),
+    "somebody else's is not removed": (installed(owner=ReleaseOwner.OTHER), AWAY, Verb.NOTHING),
     "one without labels is asked about": (
-        installed(owner=Owner.UNKNOWN),
+        installed(owner=ReleaseOwner.UNKNOWN),
         ReleaseGoal(awaited=TARGET),
         Verb.INSPECT,
     ),
     "one without labels is not asked about before there is a target to compare it with": (
-        installed(owner=Owner.UNKNOWN),
+        installed(owner=ReleaseOwner.UNKNOWN),
         ReleaseGoal(),
         Verb.NOTHING,
     ),
     "one without labels is asked about before it is removed": (
-        installed(owner=Owner.UNKNOWN),
+        installed(owner=ReleaseOwner.UNKNOWN),
         AWAY,
         Verb.INSPECT,
     ),
@@ -78,7 +78,7 @@ CASES: dict[str, tuple[Release, ReleaseGoal, Verb]] = {
     "a helm of others is given ten minutes": (under_way(599, is_by_hand=True), TO_TARGET, Verb.WAIT),
     "a dead helm of others is unlocked": (under_way(601, is_by_hand=True), TO_TARGET, Verb.UNLOCK),
     "a helm of others at work is not even asked about": (
-        under_way(599, is_by_hand=True, owner=Owner.UNKNOWN),
+        under_way(599, is_by_hand=True, owner=ReleaseOwner.UNKNOWN),
         TO_TARGET,
         Verb.WAIT,
     ),

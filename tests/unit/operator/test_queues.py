@@ -4,9 +4,8 @@ import asyncio
 from random import Random
 from typing import Any
 
-from fipop.guests.install import KIND as INSTALL
-
 from fipop.addresses.ranges import KIND as RANGES
+from fipop.guests.releases import KIND as INSTALL
 from fipop.metrics.counters import REGISTRY
 from fipop.runtime.queues import FLOATING_IP, VISIT, Key, Request, build_queues
 
