@@ -13,7 +13,6 @@ from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.guests.config_map import KnownAddresses
 from fipop.guests.discovery import GuestDirectory
-from fipop.guests.harvester import is_back
 from fipop.guests.observed import HARVESTER_MAP, Observed
 from fipop.guests.record import GuestRecord
 from fipop.helm.charts import Role, Target
@@ -22,9 +21,7 @@ from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, format_address
 from fipop.metrics.counters import GuestEvent, count_guest_event
 from fipop.rancher.matching import Guest, is_same_network
-from fipop.rollout.controller import RolloutController
 from fipop.rollout.member import Member
-from fipop.rollout.plan import ReleaseGoal
 from fipop.runtime.configuration import Configuration
 from fipop.settings.options import Settings
 
@@ -162,15 +159,6 @@ class OptedInGuests:
             is_eligible=guest.provisioned and _is_served(self.guests.inventory, guest),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
         )
-
-
-def find_goal(desired: DesiredState, observed: Observed, rollout: RolloutController) -> ReleaseGoal:
-    """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
-    if desired.removes:
-        return ReleaseGoal(remove=True, may_change=is_back(observed.daemon_sets))
-    if not desired.keeps:
-        return ReleaseGoal()
-    return rollout.decide_goal(desired.guest, observed.releases)
 
 
 def choose_namespace(desired: DesiredState, observed: Observed | None, written: str | None) -> str | None:

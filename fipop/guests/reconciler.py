@@ -49,7 +49,6 @@ from fipop.guests.desired import (
     count_event,
     describe_mismatch,
     find_desired,
-    find_goal,
     find_needs,
 )
 from fipop.guests.discovery import GuestDirectory
@@ -65,7 +64,7 @@ from fipop.guests.observed import (
 )
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import plan_releases
-from fipop.guests.releases import request_turn
+from fipop.guests.releases import find_goal, request_turn
 from fipop.guests.visit import YOUNG_SECONDS, Visit
 from fipop.interfaces import loop_time
 from fipop.ipam.addresses import parse_address

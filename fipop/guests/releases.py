@@ -17,8 +17,9 @@ from pathlib import Path
 from fipop.addresses.gate import Gate
 from fipop.errors import ApiError, FipopError, GuestError
 from fipop.guests.access import GuestClients, read_access
-from fipop.guests.desired import DesiredState, count_event, find_desired, find_goal
+from fipop.guests.desired import DesiredState, count_event, find_desired
 from fipop.guests.discovery import GuestDirectory
+from fipop.guests.harvester import is_back
 from fipop.guests.observed import Observed, list_revisions, observe
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import Step, Verb, plan_releases
@@ -42,6 +43,15 @@ logger = logging.getLogger(__name__)
 KIND = "install"
 """The kind of keys: a guest cluster whose releases have to change, by its id."""
 _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: GuestEvent.CLOUD_PROVIDER_INSTALL}
+
+
+def find_goal(desired: DesiredState, observed: Observed, rollout: RolloutController) -> ReleaseGoal:
+    """Return what the releases of a guest cluster should be now; they go once Harvester's kube-vip can run again."""
+    if desired.removes:
+        return ReleaseGoal(remove=True, may_change=is_back(observed.daemon_sets))
+    if not desired.keeps:
+        return ReleaseGoal()
+    return rollout.decide_goal(desired.guest, observed.releases)
 
 
 def request_turn(

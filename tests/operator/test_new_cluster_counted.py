@@ -12,10 +12,10 @@ from tests.harness.fleet import EVERY_GUEST, FLOATING_IPS, Fleet
 
 FIRST, NEW = "c-m-first", "c-m-new"
 BOTH = {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
-TRIPS, SESSIONS = 5, 4
+TRIPS, SESSIONS = 5, 3
 
 
-async def test_a_new_cluster_has_its_releases_after_five_trips_through_queues_and_four_sessions(
+async def test_a_new_cluster_has_its_releases_after_five_trips_through_queues_and_three_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A trip is a run over a key of the guest cluster; one over its floating IP counts if it writes something."""
