@@ -69,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch, link: Link) -> Callable[..., Any]:
 
     def start(*arguments: str) -> Any:
         monkeypatch.setattr("fipop.cli.reading.Reading.connect", connect)
-        monkeypatch.setattr("fipop.cli.rollout.POLL_SECONDS", 0.01)
+        monkeypatch.setattr("fipop.cli.reading.POLL_SECONDS", 0.01)
         result = CliRunner().invoke(main, ["rollout", *arguments], prog_name="fipop")
         assert "Traceback" not in result.output
         return result
