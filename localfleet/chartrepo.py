@@ -71,6 +71,11 @@ class ChartRepository:
             "urls": [archive.name],
         }
 
+    def retract(self, name: str, version: str) -> None:
+        """Take a version out of the index; its archive is gone too."""
+        entry = self._entries.get(name, {}).pop(version)
+        del self.archives[entry["urls"][0]]
+
     def index(self) -> bytes:
         """The text of index.yaml, newest publication first as `helm repo index` writes it."""
         entries = {

@@ -23,6 +23,7 @@ PYTEST = "pytest --numprocesses=5 --dist=loadgroup --no-loadscope-reorder --max-
 # A bit more than the longest timeout of a slow test: after it the process of a test ends, whatever hangs in it.
 SLOW = f"{PYTEST} -m 'slow and not hypothesis' --durations=15 --override-ini=faulthandler_timeout=1830"
 FRESH = f"{PYTEST} -m hypothesis --hypothesis-profile=fresh --override-ini=faulthandler_timeout=3630"
+ROLLOUTS = "pytest tests/api/test_rollout_fleet.py --override-ini=faulthandler_timeout=3630"
 SCHEDULES = "pytest tests/operator/test_rollout_schedules.py"
 API = f"{PYTEST} -m 'not slow' tests/api"
 
@@ -97,6 +98,12 @@ PARTS = (
         ci="python -m tests.faults --every 32",
     ),
     Part(
+        name="faults-rollouts",
+        what="rollouts past killed leaders",
+        night="python -m tests.faults.rollouts --limit 12",
+        long="python -m tests.faults.rollouts",
+    ),
+    Part(
         name="faults-services",
         what="fault plans of the cloud provider",
         night="python -m tests.faults.services --every 2 --start SEED",
@@ -108,6 +115,12 @@ PARTS = (
         what="the rules of rollouts over random schedules",
         night=f"FIPOP_ROLLOUT_SCHEDULES=330 {SCHEDULES}",
         long=f"FIPOP_ROLLOUT_SCHEDULES=2000 {SCHEDULES}",
+    ),
+    Part(
+        name="rollouts",
+        what="rollouts over many guest clusters",
+        night=f"FIPOP_ROLLOUT_SIMULATED=47 FIPOP_ROLLOUT_REAL=3 {ROLLOUTS}",
+        long=f"FIPOP_ROLLOUT_SIMULATED=195 FIPOP_ROLLOUT_REAL=5 {ROLLOUTS}",
     ),
     Part(
         name="selectors",

@@ -1,4 +1,7 @@
-"""Flags as programs in Go take them, for a click command: bare booleans, `-v=2`, durations."""
+"""Flags as programs in Go take them, for a click command: bare booleans, `-v=2`, durations.
+
+And the types of values that several commands take.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from fipop.api.names import parse_go_bool
+from fipop.texts import is_namespace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,6 +45,18 @@ class GoDuration(click.ParamType[float]):
             return float(value) if isinstance(value, int | float) else parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Namespace(click.ParamType[str]):
+    """The name of a namespace."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        if not is_namespace(value):
+            self.fail("must be a DNS label: a-z, 0-9 and -, at most 63 characters", param, ctx)
+        return str(value)
 
 
 class GoInt(click.ParamType[int]):

@@ -14,16 +14,16 @@ from typing import Any
 import click
 
 _COMMANDS = {
-    "operator": ("fipop.cli.operator", "operator"),
-    "cloud-provider": ("fipop.cli.cloud_provider", "cloud_provider"),
-    "status": ("fipop.cli.status", "status"),
-    "who": ("fipop.cli.who", "who"),
-    "free": ("fipop.cli.who", "free"),
-    "check": ("fipop.cli.check", "check"),
-    "adopt": ("fipop.cli.adopt", "adopt"),
-    "web": ("fipop.cli.web", "web"),
-    "values": ("fipop.cli.values", "values"),
-    "rollout": ("fipop.cli.rollout", "rollout"),
+    "operator": "fipop.cli.operator",
+    "cloud-provider": "fipop.cli.cloud_provider",
+    "status": "fipop.cli.status",
+    "who": "fipop.cli.who",
+    "free": "fipop.cli.who",
+    "check": "fipop.cli.check",
+    "adopt": "fipop.cli.adopt",
+    "web": "fipop.cli.web",
+    "values": "fipop.cli.values",
+    "rollout": "fipop.cli.rollout",
 }
 
 
@@ -34,8 +34,8 @@ class LazyGroup(click.Group):
         """Return the command of a name; None if there is none, for which click suggests another one."""
         if cmd_name not in _COMMANDS:
             return None
-        module, name = _COMMANDS[cmd_name]
-        command: Any = getattr(importlib.import_module(module), name)
+        module = importlib.import_module(_COMMANDS[cmd_name])
+        command: Any = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

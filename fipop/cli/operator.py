@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from fipop.api import names
+from fipop.cli.go_flags import Namespace
 from fipop.cli.logs import configure_logging, set_log_level
 from fipop.cli.process import build_identity, ending_on_failure, run_until_asked, take_signals
 from fipop.helm.process import LocalHelm, find_helm
@@ -24,7 +25,6 @@ from fipop.kube.guests import GuestServers
 from fipop.kube.server import HttpServer
 from fipop.operator.app import OperatorOptions, build_operator
 from fipop.runtime.watching import build_settings, watch
-from fipop.texts import is_namespace
 
 FAILURE = "Operator failed"
 
@@ -33,12 +33,6 @@ GC_THRESHOLDS = (20_000, 20, 20)
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-def _check_namespace(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not is_namespace(value):
-        raise click.BadParameter("must be a DNS label: a-z, 0-9 and -, at most 63 characters")
-    return value
 
 
 @click.command(name="operator", short_help="The role that runs in the management cluster.")
@@ -52,7 +46,7 @@ def _check_namespace(_context: click.Context, _parameter: click.Parameter, value
     default=names.OPERATOR_NAMESPACE,
     envvar="POD_NAMESPACE",
     show_default=True,
-    callback=_check_namespace,
+    type=Namespace(),
     help="Namespace of kube-fip-config and of the Lease.",
 )
 @click.option(

@@ -22,7 +22,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api import names
 from fipop.api.objects import KubeObject
-from fipop.cli.go_flags import GoDuration
+from fipop.cli.go_flags import GoDuration, Namespace
 from fipop.errors import ApiError, FipopError, UnavailableError
 from fipop.kube.client import KubeClient
 from fipop.kube.config import (
@@ -113,16 +113,6 @@ class Reading:
             click.echo(f"    -> {clean(found.advice)}")
 
 
-def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of all commands that read; the command gets them as `reading`."""
-    return _add((*_ACCESS, *_OUTPUT), command)
-
-
-def access_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the management cluster and the credential alone; the command gets them as `reading`."""
-    return _add(_ACCESS, command)
-
-
 def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def read_options(
@@ -176,19 +166,22 @@ _ACCESS = (
         default=names.OPERATOR_NAMESPACE,
         envvar="FIPOP_NAMESPACE",
         show_default=True,
+        type=Namespace(),
         help="Namespace in which the operator is installed.",
     ),
 )
-_OUTPUT = (
-    click.option(
-        "-o",
-        "--output",
-        type=click.Choice([each.value for each in Output]),
-        default=Output.TABLE.value,
-        show_default=True,
-        help="Format of the output.",
-    ),
+_OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice([each.value for each in Output]),
+    default=Output.TABLE.value,
+    show_default=True,
+    help="Format of the output.",
 )
+access_options = functools.partial(_add, _ACCESS)
+"""Adds the options of the management cluster and the credential; the command gets them as `reading`."""
+reading_options = functools.partial(_add, (*_ACCESS, _OUTPUT))
+"""Adds the options of all commands that read; the command gets them as `reading`."""
 
 
 async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], str], seconds: float) -> T:

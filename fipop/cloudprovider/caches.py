@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
+from fipop.api.codec import format_time
+from fipop.api.conditions import Finding
 from fipop.api.objects import KubeObject, read_metadata
 from fipop.api.service import Service, parse_service
+from fipop.cloudprovider.needs import build_found
 from fipop.cloudprovider.usage import User
 from fipop.errors import ConflictError, FipopError, ForbiddenError
-from fipop.ipam.addresses import Address
+from fipop.ipam.addresses import Address, format_address
 from fipop.ipam.machines import read_endpoints, read_node
 from fipop.jsons import Json, JsonView
 from fipop.kube.client import KubeClient
@@ -74,6 +77,22 @@ class ServiceCache:
         """
         meta = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
         self._take(await client.replace(SERVICES, {**body, "metadata": meta}, subresource=subresource))
+
+    async def write_status(
+        self,
+        client: KubeClient,
+        service: Service,
+        finding: Finding | None,
+        *,
+        announced: Address | None = None,
+    ) -> None:
+        """Have the status of a Service, if it exists, show a finding, and the address that it is announced at."""
+        live = await self.get(client, service)
+        if live is not None:
+            body = build_found(live, finding, format_time(client.server_now()))
+            if announced is not None:
+                body["status"]["loadBalancer"] = {"ingress": [{"ip": format_address(announced)}]}
+            await self.replace(client, body, subresource="status")
 
     def _take(self, obj: Json) -> None:
         change = self.store.put(obj)

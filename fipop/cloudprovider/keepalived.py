@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
-from fipop.api.codec import format_time
 from fipop.api.objects import read_metadata
 from fipop.api.service import Service
 from fipop.cloudprovider.allocate import Refusal
 from fipop.cloudprovider.caches import SOON, ConfigMapCache, ServiceCache
 from fipop.cloudprovider.metrics import ASSIGNMENTS, ServiceSnapshot
-from fipop.cloudprovider.needs import build_assigned_finding, build_found
+from fipop.cloudprovider.needs import build_assigned_finding
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError, UnavailableError
 from fipop.ipam.addresses import Address, Family, format_address, parse_address, parse_addresses
 from fipop.ipam.errors import IpamError
@@ -420,12 +419,8 @@ class KeepalivedMode:
             return None
         async with slots:
             try:
-                live = await self.services.get(client, service)
-                if live is not None:
-                    body = build_found(live, finding, format_time(client.server_now()))
-                    if held is not None:
-                        body["status"]["loadBalancer"] = {"ingress": [{"ip": format_address(held.address)}]}
-                    await self.services.replace(client, body, subresource="status")
+                announced = held.address if held is not None else None
+                await self.services.write_status(client, service, finding, announced=announced)
             except ApiError as error:
                 return error
         return None

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from fipop.api.codec import format_time
 from fipop.api.conditions import Finding
 from fipop.api.service import Service
 from fipop.cloudprovider.caches import SOON, ServiceCache
-from fipop.cloudprovider.needs import ASSIGNED_REASON, build_found
+from fipop.cloudprovider.needs import ASSIGNED_REASON
 from fipop.errors import ConflictError, NotFoundError
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
@@ -82,12 +81,8 @@ class Reporter:
             self.warn(service, finding.reason, finding.message, about=_WAITS)
         else:
             self.report_unwritable(service, finding.message)
-        live = await self._services.get(client, service)
-        if live is None:
-            return None
         try:
-            body = build_found(live, finding, format_time(client.server_now()))
-            await self._services.replace(client, body, subresource="status")
+            await self._services.write_status(client, service, finding)
         except (ConflictError, NotFoundError):
             return SOON
         return None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fipop.addresses.guests import LEAVING, FloatingIPName, GuestObservation
 from fipop.api.conditions import Finding, Verdict
 from fipop.api.objects import ReleaseStatus
-from fipop.errors import FipopError
+from fipop.errors import ApiError, FipopError
+from fipop.guests.access import KubeconfigMissingError, NotConnectedError
 from fipop.guests.config_map import ConfigMapResult, Outcome, describe_hidden
+from fipop.guests.desired import DesiredState
 from fipop.guests.harvester import is_taken_by_harvester
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import Step
+from fipop.guests.visit import Visit
 from fipop.helm.charts import Role
 from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release, ReleaseOwner, Status, find_places
@@ -36,26 +39,59 @@ _NAMED = 3
 """The most other workloads that a message names."""
 
 
-def provisioning(*, installs: bool) -> GuestObservation:
-    """Return what is known of a new guest cluster that Rancher still makes: it is not expected to answer yet."""
-    message = "Rancher has not provisioned the new guest cluster yet, or has not connected to it."
-    finding = Finding(verdict=Verdict.UNKNOWN, reason=PROVISIONING, message=message)
+def describe_visit(
+    visit: Visit,
+    desired: DesiredState,
+    settings: Settings,
+    *,
+    mismatches: Mapping[FloatingIPName, str],
+    problem: ChartError | None,
+    held_up: str,
+) -> GuestObservation:
+    """Return what a visit found.
+
+    `mismatches`: how interfaces contradict Harvester's map. `problem`: why charts cannot be had. `held_up`: why nothing
+    is changed anywhere.
+    """
+    if visit.is_booting:
+        return _provisioning(installs=desired.keeps)
+    observed, error = visit.observed, visit.parking.first
+    unparked = error if isinstance(error, ApiError) and error.is_refusal else None
+    written = replace(visit.written, error=visit.written.error or unparked)
+    is_bare = desired.removes and observed is not None and not observed.has_provider
+    finalizers = sum(each.has_finalizer for each in visit.services) if is_bare else 0
+    conditions: dict[Role, Finding] = {}
+    if desired.keeps and visit.unseen is not None:
+        conditions = dict.fromkeys(Role, judge_unseen(visit.unseen))
+    elif desired.keeps:
+        conditions = judge_releases(
+            visit.steps, visit.goal, visit.record, settings, problem=problem, held_up=held_up
+        )
     return GuestObservation(
-        reachable=None,
-        unreachable=finding,
-        conditions=dict.fromkeys(Role, finding) if installs else {},
+        reachable=True,
+        configured={
+            name: judge_config_map(name, written, mismatch=mismatch, finalizers=finalizers)
+            for name, mismatch in mismatches.items()
+        },
+        served=desired.served,
+        conditions=conditions,
+        releases=tuple(describe_status(each) for each in observed.releases if desired.keeps or each.revision)
+        if observed is not None
+        else None,
     )
 
 
-def unreachable(reason: str, message: str, *, installs: bool) -> GuestObservation:
+def describe_failure(visit: Visit, error: FipopError, *, installs: bool) -> GuestObservation:
     """Return what is known of a guest cluster that could not be visited."""
-    finding = Finding(verdict=Verdict.FALSE, reason=reason, message=sentence(message))
-    unseen = replace(finding, verdict=Verdict.UNKNOWN)
-    return GuestObservation(
-        reachable=False,
-        unreachable=finding,
-        conditions=dict.fromkeys(Role, unseen) if installs else {},
-    )
+    is_expected, is_made = visit.expects(error), visit.guest.provisioned
+    if visit.is_provisioning and (is_expected or not is_made):
+        return _provisioning(installs=installs)
+    reason = "GuestUnreachable"
+    if isinstance(error, NotConnectedError):
+        reason = "GuestDisconnected"
+    elif isinstance(error, KubeconfigMissingError):
+        reason = "KubeconfigMissing"
+    return _unreachable(reason, str(visit.explain(error)), installs=installs)
 
 
 def describe_status(release: Release) -> ReleaseStatus:
@@ -110,7 +146,7 @@ def judge_unseen(error: FipopError) -> Finding:
 
 def judge_releases(
     steps: Iterable[Step],
-    wish: ReleaseGoal,
+    goal: ReleaseGoal,
     record: GuestRecord,
     settings: Settings,
     *,
@@ -123,7 +159,7 @@ def judge_releases(
     return {
         each.release.role: judge_release(
             each,
-            "OptionUnknown" if unknown else wish.reason_of(each.release),
+            "OptionUnknown" if unknown else goal.reason_of(each.release),
             place=places[each.release.role],
             error=record.find_error(each.release) if each.verb.needs_helm else None,
             problem=problem,
@@ -190,6 +226,28 @@ def judge_release(
         verdict=Verdict.TRUE if is_ready else Verdict.FALSE,
         reason=cause,
         message=" ".join(filter(None, told)),
+    )
+
+
+def _provisioning(*, installs: bool) -> GuestObservation:
+    """Return what is known of a new guest cluster that Rancher still makes: it is not expected to answer yet."""
+    message = "Rancher has not provisioned the new guest cluster yet, or has not connected to it."
+    finding = Finding(verdict=Verdict.UNKNOWN, reason=PROVISIONING, message=message)
+    return GuestObservation(
+        reachable=None,
+        unreachable=finding,
+        conditions=dict.fromkeys(Role, finding) if installs else {},
+    )
+
+
+def _unreachable(reason: str, message: str, *, installs: bool) -> GuestObservation:
+    """Return what is known of a guest cluster that could not be visited."""
+    finding = Finding(verdict=Verdict.FALSE, reason=reason, message=sentence(message))
+    unseen = replace(finding, verdict=Verdict.UNKNOWN)
+    return GuestObservation(
+        reachable=False,
+        unreachable=finding,
+        conditions=dict.fromkeys(Role, unseen) if installs else {},
     )
 
 

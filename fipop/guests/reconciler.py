@@ -19,12 +19,9 @@ from fipop.addresses.in_use import InUseAddresses, Source
 from fipop.addresses.quarantine import request_reservation
 from fipop.addresses.reconciler import request_users
 from fipop.addresses.reservations import ReservationStore
-from fipop.api.conditions import Finding
 from fipop.api.objects import FloatingIPReservation
-from fipop.backoff import Backoff
 from fipop.errors import (
     ApiError,
-    ConflictError,
     FipopError,
     GuestError,
     RequestTimeoutError,
@@ -32,20 +29,11 @@ from fipop.errors import (
 )
 from fipop.guests.access import (
     GuestClients,
-    KubeconfigMissingError,
     NotConnectedError,
     VisitTimeoutError,
-    explain_refusal,
     read_access,
 )
-from fipop.guests.conditions import (
-    describe_status,
-    judge_config_map,
-    judge_releases,
-    judge_unseen,
-    provisioning,
-    unreachable,
-)
+from fipop.guests.conditions import describe_failure, describe_visit
 from fipop.guests.config_map import (
     ConfigMapWriter,
     Outcome,
@@ -76,10 +64,9 @@ from fipop.guests.observed import (
     read_services,
 )
 from fipop.guests.record import GuestRecord
-from fipop.guests.release_plan import SOON_SECONDS, plan_releases
-from fipop.guests.releases import request_install
-from fipop.guests.visit import NEW_SECONDS, YOUNG_SECONDS, Visit
-from fipop.helm.charts import Role
+from fipop.guests.release_plan import plan_releases
+from fipop.guests.releases import request_turn
+from fipop.guests.visit import YOUNG_SECONDS, Visit
 from fipop.interfaces import loop_time
 from fipop.ipam.addresses import parse_address
 from fipop.kube.client import KubeClient
@@ -89,14 +76,10 @@ from fipop.rancher.matching import Guest
 from fipop.rollout.controller import RolloutController
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import Event, Request, WorkQueues, request_floating_ip, request_visit
-from fipop.runtime.workqueue import Priority, RetryAfter
+from fipop.runtime.workqueue import RetryAfter
 
 logger = logging.getLogger(__name__)
 
-BOOT_SECONDS = 15.0
-"""How often a guest cluster is asked while Rancher makes it; the end of that is an event."""
-SECRET_BACKOFF = Backoff(first_seconds=0.5, limit_seconds=BOOT_SECONDS)
-"""Rancher writes the kubeconfig of a guest cluster 2 s after it connected at the latest."""
 READ_RETRY_SECONDS = 5.0
 """When a guest cluster is read again that did not answer, while new addresses wait for it, or the gate is closed."""
 READS_AT_ONCE = 32
@@ -199,21 +182,16 @@ class VisitController:
         visit, began = self._begin(record, desired.guest), loop_time()
         try:
             await self._visit(visit, desired)
-            observation, seconds = provisioning(installs=desired.keeps), None  # type: GuestObservation, float | None
-            is_booting = not visit.guest.provisioned and visit.is_provisioning
-            if visit.written.outcome is Outcome.FAILED and is_booting:
-                seconds = BOOT_SECONDS
-            else:
-                self._count_failures(visit)
-                observation = self._describe(visit, desired)
-                seconds = visit.seconds_until_next(desired, is_judged=self.rollout.is_judged(visit.guest.id))
+            self._count_failures(visit)
+            observation = self._describe(visit, desired)
+            seconds = visit.seconds_until_next(desired, is_judged=self.rollout.is_judged(visit.guest.id))
         except (ApiError, GuestError) as error:
             self._note_unread(visit.guest.id)
             record.failures += not isinstance(error, NotConnectedError)
             record.releases = ()
-            observation, seconds = self._describe_failure(visit, desired, error)
-            if visit.is_new:
-                seconds = min(seconds or NEW_SECONDS, NEW_SECONDS)
+            self._report_failure(visit, error)
+            observation = describe_failure(visit, error, installs=desired.keeps)
+            seconds = visit.seconds_until_retry(error)
         record.visited_at = loop_time()
         VISIT_SECONDS.labels(result_label(bool(observation.reachable))).observe(loop_time() - began)
         self._report(visit, observation)
@@ -234,11 +212,14 @@ class VisitController:
             with visit.parking.collect():
                 await self._park(visit, desired, client)
         if visit.observed is not None:
-            visit.wish = find_goal(desired, visit.observed, self.rollout)
-            visit.steps = plan_releases(visit.observed.releases, visit.wish)
+            visit.goal = find_goal(desired, visit.observed, self.rollout)
+            visit.steps = plan_releases(visit.observed.releases, visit.goal)
             if visit.needs_helm:
                 visit.record.keep_observed(visit.observed, visit.observed_at)
-                self._enqueue_helm(visit)
+                is_judged = self.rollout.is_judged(visit.guest.id)
+                self.queues.add(
+                    request_turn(visit.guest.id, visit.record, visit.goal, visit.steps, is_judged=is_judged)
+                )
         await self._follow_services(visit)
 
     async def _read(self, visit: Visit, client: KubeClient) -> None:
@@ -326,21 +307,6 @@ class VisitController:
                 patch = build_patch(each, park=bool(park))
                 await client.merge_patch(DAEMON_SETS, each.name, patch, namespace=each.namespace)
 
-    def _enqueue_helm(self, visit: Visit) -> None:
-        record, wish, steps = visit.record, visit.wish, visit.steps
-        target = wish.target.name if wish.target is not None else ""
-        is_back = wish.reason == "RolledBack" or wish.leaves is not None
-        has_begun = self.rollout.is_judged(visit.guest.id) and (
-            record.began_target == target or any(each.release.made_for == target for each in steps)
-        )
-        is_new = any(each.release.is_missing for each in steps)
-        # A new one that has one of its releases is finished before the next one.
-        has_begun |= is_new and not all(each.is_missing for each in record.releases)
-        priority = Priority.NORMAL if is_new else Priority.BACKGROUND
-        # Who goes back, or has a deadline, does not wait for hundreds that opted in at once.
-        priority = Priority.URGENT if is_back or has_begun else priority
-        self.queues.add(request_install(visit.guest.id, priority, record.backoff_seconds(target)))
-
     async def _follow_services(self, visit: Visit) -> None:
         """Make the floating IPs that its Services need; what fails is tried again by a list of them alone."""
         if not visit.record.follows_services or visit.guest_now is None:
@@ -355,65 +321,28 @@ class VisitController:
 
     def _describe(self, visit: Visit, desired: DesiredState) -> GuestObservation:
         """Return what a visit found, as floating IPs report it."""
-        observed, error = visit.observed, visit.parking.first
-        unparked = error if isinstance(error, ApiError) and error.is_refusal else None
-        written = replace(visit.written, error=visit.written.error or unparked)
-        is_bare = desired.removes and observed is not None and not observed.has_provider
-        finalizers = sum(each.has_finalizer for each in visit.services) if is_bare else 0
-        return GuestObservation(
-            reachable=True,
-            configured={
-                each.key: judge_config_map(
-                    each.key,
-                    written,
-                    mismatch=describe_mismatch(self.guests.inventory, each, visit.record.interfaces),
-                    finalizers=finalizers,
-                )
-                for each in desired.floating_ips
-            },
-            served=desired.served,
-            conditions=self._judge_releases(visit) if desired.keeps else {},
-            releases=tuple(
-                describe_status(each) for each in observed.releases if desired.keeps or each.revision
-            )
-            if observed is not None
-            else None,
-        )
-
-    def _judge_releases(self, visit: Visit) -> dict[Role, Finding]:
-        if visit.unseen is not None:
-            return dict.fromkeys(Role, judge_unseen(visit.unseen))
-        return judge_releases(
-            visit.steps,
-            visit.wish,
-            visit.record,
+        inventory, interfaces = self.guests.inventory, visit.record.interfaces
+        return describe_visit(
+            visit,
+            desired,
             self.configuration.settings,
+            mismatches={
+                each.key: describe_mismatch(inventory, each, interfaces) for each in desired.floating_ips
+            },
             problem=self.rollout.problem,
             held_up=self.rollout.held_up,
         )
 
-    def _describe_failure(
-        self, visit: Visit, desired: DesiredState, error: FipopError
-    ) -> tuple[GuestObservation, float | None]:
-        """Return what is known of a guest cluster that could not be visited, and when to try again."""
-        guest, failures, is_new = visit.guest, visit.record.failures, visit.is_provisioning
-        if isinstance(error, NotConnectedError):
-            if is_new:
-                return provisioning(installs=desired.keeps), None
-            return unreachable("GuestDisconnected", str(error), installs=desired.keeps), None
-        if isinstance(error, KubeconfigMissingError) and error.is_absent and is_new:
-            return provisioning(installs=desired.keeps), SECRET_BACKOFF.step_seconds(failures)
+    def _report_failure(self, visit: Visit, error: FipopError) -> None:
+        """Count and log why a guest cluster could not be visited, unless that is to be expected."""
+        if visit.expects(error):
+            return
+        guest = visit.guest
         if self._is_current(visit):
             count_event(self.guests, guest, GuestEvent.API_CONNECTION, success=False)
-        error = explain_refusal(error, workspace=guest.cluster.namespace, cluster_name=guest.cluster_name)
-        fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(error)}
-        level = logging.WARNING if failures == 1 else logging.DEBUG
+        level = logging.WARNING if visit.record.failures == 1 else logging.DEBUG
+        fields = {"guest": guest.id, "cluster": guest.cluster_name, "error": str(visit.explain(error))}
         logger.log(level, "Could not visit guest cluster", extra=fields)
-        if not guest.provisioned and is_new:
-            return provisioning(installs=desired.keeps), BOOT_SECONDS
-        reason = "KubeconfigMissing" if isinstance(error, KubeconfigMissingError) else "GuestUnreachable"
-        seconds = SOON_SECONDS if isinstance(error, ConflictError) else visit.retry_seconds(error)
-        return unreachable(reason, str(error), installs=desired.keeps), seconds
 
     def _report(self, visit: Visit, observation: GuestObservation) -> None:
         """Have the statuses of floating IPs written if a visit found something else than the one before."""
@@ -430,11 +359,10 @@ class VisitController:
             self.queues.add(*map(request_floating_ip, floating_ips))
 
     def _count_failures(self, visit: Visit) -> None:
-        record = visit.record
         if visit.error is None:
-            record.failures, record.finished_at = 0, self._now().timestamp()
-        else:
-            record.failures += 1
+            visit.record.failures, visit.record.finished_at = 0, self._now().timestamp()
+        elif not visit.is_booting:
+            visit.record.failures += 1
 
     def _take(self, visit: Visit, source: Source, found: InUseAddresses) -> None:
         """Take in what was read wholly."""

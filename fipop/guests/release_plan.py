@@ -52,22 +52,22 @@ class Step:
     """How it differs from what is wanted, if that stays so."""
 
 
-def plan_releases(releases: Iterable[Release], wish: ReleaseGoal) -> tuple[Step, ...]:
+def plan_releases(releases: Iterable[Release], goal: ReleaseGoal) -> tuple[Step, ...]:
     """Return a step for each release: kube-vip first, but last when both go."""
-    steps = [plan_release(each, wish) for each in releases]
-    return tuple(reversed(steps) if wish.remove else steps)
+    steps = [plan_release(each, goal) for each in releases]
+    return tuple(reversed(steps) if goal.remove else steps)
 
 
-def plan_release(release: Release, wish: ReleaseGoal) -> Step:
+def plan_release(release: Release, goal: ReleaseGoal) -> Step:
     """Return what to do about one release."""
-    step, awaited = _decide(release, wish), wish.awaited
+    step, awaited = _decide(release, goal), goal.awaited
     is_left = step.verb is Verb.NOTHING and release.revision > 0
     if is_left and awaited is not None and not release.is_at(awaited):
         return Step(release=release, drift=_describe_drift(release, awaited))
     return step
 
 
-def _decide(release: Release, wish: ReleaseGoal) -> Step:
+def _decide(release: Release, goal: ReleaseGoal) -> Step:
     """Return the step by the first rule that applies."""
     if release.owner is ReleaseOwner.OTHER:
         return Step(release=release)
@@ -75,32 +75,32 @@ def _decide(release: Release, wish: ReleaseGoal) -> Step:
     if release.status.is_under_way and release.age_seconds < grace:
         return Step(release=release, verb=Verb.WAIT, seconds=grace - release.age_seconds)
     if release.owner is ReleaseOwner.UNKNOWN:
-        return Step(release=release, verb=Verb.INSPECT if wish.compare or wish.remove else Verb.NOTHING)
-    if wish.remove:
-        return _plan_removal(release, wish)
-    is_kept = wish.keeps_first and release.revision == 1
-    if wish.leaves is not None and release.made_for == wish.leaves.name and not is_kept:
-        return Step(release=release, verb=Verb.ROLL_BACK if wish.may_change else Verb.NOTHING)
-    if wish.target is None or (release.status is Status.ABSENT and release.conflicting_workloads):
+        return Step(release=release, verb=Verb.INSPECT if goal.compare or goal.remove else Verb.NOTHING)
+    if goal.remove:
+        return _plan_removal(release, goal)
+    is_kept = goal.keeps_first and release.revision == 1
+    if goal.leaves is not None and release.made_for == goal.leaves.name and not is_kept:
+        return Step(release=release, verb=Verb.ROLL_BACK if goal.may_change else Verb.NOTHING)
+    if goal.target is None or (release.status is Status.ABSENT and release.conflicting_workloads):
         return Step(release=release)
     if release.status is not Status.DEPLOYED:
         return Step(release=release, verb=Verb.UNLOCK if release.status.is_under_way else Verb.UPGRADE)
-    return _plan_deployed(release, wish, wish.target)
+    return _plan_deployed(release, goal, goal.target)
 
 
-def _plan_removal(release: Release, wish: ReleaseGoal) -> Step:
+def _plan_removal(release: Release, goal: ReleaseGoal) -> Step:
     if release.status is Status.ABSENT:
         return Step(release=release)
-    if not wish.may_change:
+    if not goal.may_change:
         return Step(release=release, verb=Verb.WAIT, seconds=SOON_SECONDS)
     return Step(release=release, verb=Verb.UNINSTALL)
 
 
-def _plan_deployed(release: Release, wish: ReleaseGoal, target: Target) -> Step:
+def _plan_deployed(release: Release, goal: ReleaseGoal, target: Target) -> Step:
     is_there = bool(release.workloads) or release.age_seconds < REPAIR_SECONDS
     if release.is_at(target) and is_there:
         return Step(release=release)
-    if wish.may_change:
+    if goal.may_change:
         return Step(release=release, verb=Verb.UPGRADE)
     return Step(release=release, drift="" if release.is_at(target) else _describe_drift(release, target))
 

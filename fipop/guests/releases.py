@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,9 +44,22 @@ KIND = "install"
 _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: GuestEvent.CLOUD_PROVIDER_INSTALL}
 
 
-def request_install(guest_id: str, priority: Priority, delay_seconds: float) -> Request:
-    """Request a turn of helm for a guest cluster whose releases have to change."""
-    return Request(Key(KIND, "", guest_id), priority, delay_seconds)
+def request_turn(
+    guest_id: str, record: GuestRecord, goal: ReleaseGoal, steps: Iterable[Step], *, is_judged: bool
+) -> Request:
+    """Request a turn of helm for a guest cluster whose releases have to change; `is_judged`: by a rollout."""
+    target, releases = goal.target.name if goal.target is not None else "", [each.release for each in steps]
+    is_back = goal.reason == "RolledBack" or goal.leaves is not None
+    has_begun = is_judged and (
+        record.began_target == target or any(each.made_for == target for each in releases)
+    )
+    is_new = any(each.is_missing for each in releases)
+    # A new one that has one of its releases is finished before the next one.
+    has_begun |= is_new and not all(each.is_missing for each in record.releases)
+    priority = Priority.NORMAL if is_new else Priority.BACKGROUND
+    # Who goes back, or has a deadline, does not wait for hundreds that opted in at once.
+    priority = Priority.URGENT if is_back or has_begun else priority
+    return Request(Key(KIND, "", guest_id), priority, record.backoff_seconds(target))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,9 +89,9 @@ class InstallController:
             logger.debug("Could not read releases", extra={"guest": guest_id, "error": str(error)})
             self.queues.add(request_routine_visit(guest_id))
             return
-        wish = find_goal(desired, observed, self.rollout)
-        steps = [each for each in plan_releases(observed.releases, wish) if each.verb.needs_helm]
-        target = wish.target.name if wish.target is not None else ""
+        goal = find_goal(desired, observed, self.rollout)
+        steps = [each for each in plan_releases(observed.releases, goal) if each.verb.needs_helm]
+        target = goal.target.name if goal.target is not None else ""
         if not steps or record.backoff_seconds(target):
             return
         if steps[0].verb is not Verb.INSPECT:
@@ -87,6 +100,8 @@ class InstallController:
         failures: dict[str, FipopError] = {}
         try:
             for step in steps:
+                if step is not steps[0] and not self._is_wanted(guest_id, record, observed, goal):
+                    break
                 failure = await self._try(
                     InstallStep(
                         controller=self,
@@ -95,16 +110,16 @@ class InstallController:
                         record=record,
                         observed=observed,
                         step=step,
-                        wish=wish,
+                        goal=goal,
                     )
                 )
                 if failure is not None:
                     failures[str(step.release)] = failure
                 # A release that helm cannot change does not keep the other one from a change.
                 goes_on = failure is not None or (is_new and step.verb is Verb.UPGRADE)
-                if wish.remove or not goes_on:
+                if goal.remove or not goes_on:
                     break
-            is_repair = step.verb is Verb.UPGRADE and step.release.is_at(wish.target)
+            is_repair = step.verb is Verb.UPGRADE and step.release.is_at(goal.target)
             if failures or is_repair:
                 record.record_failure(target, failures)
             elif step.verb is Verb.UPGRADE:
@@ -112,6 +127,11 @@ class InstallController:
         finally:
             record.end_turn()
             self.queues.add(request_routine_visit(guest_id))
+
+    def _is_wanted(self, guest_id: str, record: GuestRecord, observed: Observed, goal: ReleaseGoal) -> bool:
+        """Return whether what was decided before helm ran still holds."""
+        found = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
+        return found is not None and find_goal(found, observed, self.rollout).target == goal.target
 
     async def _observe(self, record: GuestRecord, desired: DesiredState, access: GuestAccess) -> Observed:
         """Read the releases. Raises ApiError and GuestError."""
@@ -152,7 +172,7 @@ class InstallStep:
     record: GuestRecord
     observed: Observed
     step: Step
-    wish: ReleaseGoal
+    goal: ReleaseGoal
 
     async def run(self) -> None:
         """Run the step. Raises FipopError."""
@@ -170,7 +190,7 @@ class InstallStep:
                 await self._upgrade(release)
 
     async def _upgrade(self, release: Release) -> None:
-        target, control = self.wish.target, self.controller
+        target, control = self.goal.target, self.controller
         assert target is not None, "without a target nothing is upgraded"
         if release.status is Status.ABSENT:
             # A helm that died last can have left revisions that are superseded alone.
@@ -229,7 +249,7 @@ class InstallStep:
 
     async def _roll_back(self, release: Release) -> None:
         """Go back to the newest revision that the target to leave did not make; uninstall if it made the first one."""
-        leaves = self.wish.leaves
+        leaves = self.goal.leaves
         assert leaves is not None, "only a target that failed is left"
         revisions = await self._list_revisions(release)
         served = (Status.SUPERSEDED, Status.DEPLOYED)
@@ -269,7 +289,7 @@ class InstallStep:
             what = error.failure.value if isinstance(error, HelmError) else HelmFailure.UNKNOWN.value
             raise GuestError(f"could not read release {release}: helm reported: {what}{known}") from error
         chart, version = str(metadata.get("chart")), str(metadata.get("version"))
-        found = take_over(release, chart, version, values, self.wish.compare)
+        found = take_over(release, chart, version, values, self.goal.compare)
         if found.owner is ReleaseOwner.FIPOP:
             await self._label(found)
         elif release.record is not None:

@@ -9,7 +9,9 @@ from datetime import datetime
 
 from fipop.addresses.in_use import InUseAddresses
 from fipop.api.service import Service
+from fipop.backoff import Backoff
 from fipop.errors import ApiError, ConflictError, FipopError, GuestError
+from fipop.guests.access import KubeconfigMissingError, NotConnectedError, explain_refusal
 from fipop.guests.config_map import ConfigMapResult, Outcome
 from fipop.guests.desired import DesiredState
 from fipop.guests.observed import Observed
@@ -24,6 +26,10 @@ JUDGED_SECONDS = 30.0
 """How often a guest cluster is visited that a rollout judges."""
 PROVISIONING_SECONDS = 3600.0
 """How long Rancher can take to make a new guest cluster until that is a fault."""
+BOOT_SECONDS = 15.0
+"""How often a guest cluster is asked while Rancher makes it; the end of that is an event."""
+SECRET_BACKOFF = Backoff(first_seconds=0.5, limit_seconds=BOOT_SECONDS)
+"""Rancher writes the kubeconfig of a guest cluster 2 s after it connected at the latest."""
 YOUNG_SECONDS = 3600.0
 """How long a guest cluster counts as young, and how often its nodes and Deployments are read afterwards."""
 NEW_SECONDS = 5.0
@@ -69,7 +75,7 @@ class Visit:
     """Why they could not be read."""
     written: ConfigMapResult = field(default_factory=ConfigMapResult)
     parking: ErrorCollector = field(default_factory=ErrorCollector)
-    wish: ReleaseGoal = field(default_factory=ReleaseGoal)
+    goal: ReleaseGoal = field(default_factory=ReleaseGoal)
     steps: tuple[Step, ...] = ()
 
     @property
@@ -93,6 +99,12 @@ class Visit:
         return self.age_seconds < PROVISIONING_SECONDS and not self.was_tried
 
     @property
+    def is_booting(self) -> bool:
+        """Whether it answers and takes no ConfigMap yet."""
+        is_made = self.guest.provisioned or not self.is_provisioning
+        return self.written.outcome is Outcome.FAILED and not is_made
+
+    @property
     def needs_helm(self) -> bool:
         """Whether a release has to change."""
         return any(each.verb.needs_helm for each in self.steps)
@@ -102,8 +114,20 @@ class Visit:
         """Why the visit was not a whole one."""
         return self.written.error or self.unseen or self.parking.first or self.errors.first
 
+    def expects(self, error: FipopError) -> bool:
+        """Return whether an error tells of a guest cluster that is not connected, or has no kubeconfig yet."""
+        lacks_secret = isinstance(error, KubeconfigMissingError) and error.is_absent
+        return isinstance(error, NotConnectedError) or (lacks_secret and self.is_provisioning)
+
+    def explain(self, error: FipopError) -> FipopError:
+        """Return an error with the remedy, if there is one."""
+        cluster = self.guest.cluster
+        return explain_refusal(error, workspace=cluster.namespace, cluster_name=self.guest.cluster_name)
+
     def seconds_until_next(self, desired: DesiredState, *, is_judged: bool) -> float | None:
         """Return when to come back, if that is sooner than the interval; `is_judged`: by a rollout."""
+        if self.is_booting:
+            return BOOT_SECONDS
         waits = [each.seconds for each in self.steps if each.verb is Verb.WAIT]
         unready = (each.release for each in self.steps if desired.keeps and each.release.problem)
         # Soon after a change often, later less and less. Without a release, helm has its visit.
@@ -112,10 +136,22 @@ class Visit:
             waits.append(JUDGED_SECONDS)
         if self.written.outcome is Outcome.WITHHELD or isinstance(self.error, ConflictError):
             waits.append(SOON_SECONDS)
-        retry = self.retry_seconds(self.error) if self.error is not None else None
+        retry = self._retry_seconds(self.error) if self.error is not None else None
         return min([*waits, *([retry] if retry is not None else [])], default=None)
 
-    def retry_seconds(self, error: FipopError) -> float | None:
+    def seconds_until_retry(self, error: FipopError) -> float | None:
+        """Return when to try again a visit that failed, if that is sooner than the interval."""
+        seconds: float | None = None
+        if self.expects(error) and isinstance(error, KubeconfigMissingError):
+            seconds = SECRET_BACKOFF.step_seconds(self.record.failures)
+        elif not self.expects(error):
+            is_made = self.guest.provisioned or not self.is_provisioning
+            seconds = self._retry_seconds(error) if is_made else BOOT_SECONDS
+            if is_made and isinstance(error, ConflictError):
+                seconds = SOON_SECONDS
+        return min(seconds or NEW_SECONDS, NEW_SECONDS) if self.is_new else seconds
+
+    def _retry_seconds(self, error: FipopError) -> float | None:
         """Return when to try again what failed; None at the interval: an API server refuses the very object."""
         if isinstance(error, ApiError) and error.is_lasting:
             return None

@@ -133,7 +133,7 @@ def search(snapshot: Snapshot, asked: str) -> tuple[AddressReport, ...]:
 def report_service(snapshot: Snapshot, name: str) -> tuple[AddressReport, ...]:
     """Report the addresses of the floating IPs that Services `namespace/name` use, in all guest clusters."""
     found = {
-        (snapshot.space_of(each), address)
+        (snapshot.cache.space_of(each), address)
         for each in snapshot.cache.floating_ips.all()
         if each.status.services is not None and name in each.status.services.names
         for address in read_addresses(each.status.addresses)
@@ -161,7 +161,7 @@ def report_holdings(snapshot: Snapshot, namespaces: Collection[str]) -> tuple[Ad
     for floating_ip in snapshot.cache.floating_ips.all():
         if floating_ip.namespace in namespaces:
             texts = (*floating_ip.status.addresses, *floating_ip.spec.ipaddress.split(","))
-            found |= {(snapshot.space_of(floating_ip), one) for one in read_addresses(texts)}
+            found |= {(snapshot.cache.space_of(floating_ip), one) for one in read_addresses(texts)}
     return tuple(classify(snapshot, space, address) for space, address in sorted(found))
 
 
@@ -273,10 +273,8 @@ def _find_reserved(
     owner = replace(owner, cluster=snapshot.cluster_of(owner.namespace, owner.cluster))
     if spec.quarantined_until is not None and spec.quarantined_until <= snapshot.now:
         guest = owner.cluster or owner.namespace
-        remarks.append(
-            f"This time is over: fipop waits until it can read guest cluster {guest} and does not find the address "
-            "there"
-        )
+        until = f"until it can read guest cluster {guest} and does not find the address there"
+        remarks.append(f"This time is over: fipop waits {until}")
     others = (_ownership(snapshot, each) for each in named_by if each.key != spec.owner.key)
     state = AddressState.HELD if found.is_held else AddressState.QUARANTINED
     return state, spec.range, ". ".join(filter(None, remarks)), [owner, *others]

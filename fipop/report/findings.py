@@ -148,6 +148,7 @@ def _count(first: Finding, number: int) -> Finding:
 
 ALL_GUESTS = "guest clusters"
 BIND_VIEWER = "Bind the ClusterRole fipop-viewer and the Role fipop-viewer to yourself"
+_UNPAUSE = f"Remove the annotation {names.ANNOTATION_PAUSED} of its Cluster"
 STOP_ADVICE = "Correct the options, or repair the guest clusters and run fipop rollout retry"
 _OPERATOR = Subject(section=Section.OPERATOR, kind="Operator", name="fipop")
 
@@ -191,8 +192,8 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
     if "the operator's Deployment" not in unread:
         yield _judge_pods(found, leads=leads)
     if (there := found.leader_namespace) not in ("", namespace):
-        message = f'fipop in namespace "{there}" leads, and an installation in namespace "{namespace}" waits'
-        advice = f"Use --operator-namespace {there}, or uninstall one of the two"
+        message = f'fipop in namespace "{there}" leads, and fipop does not work in namespace "{namespace}"'
+        advice = f"Use --operator-namespace {there}. If fipop is in both, uninstall one of the two"
         yield point(_OPERATOR, Severity.CRITICAL, "LeadsElsewhere", message, advice)
     elif "the operator's Lease" not in unread and lease is not None and leads:
         yield point(_OPERATOR, Severity.OK, "Leading", f"replica {lease.holder} leads")
@@ -289,14 +290,14 @@ def _judge_ranges(snapshot: Snapshot, ranges: tuple[RangeReport, ...]) -> Iterat
 
 def _judge_range(subject: Subject, each: RangeReport, now: datetime) -> Iterator[Finding]:
     edit = f"kubectl edit floatingiprange {each.range.name}"
-    for one in each.conditions:
+    for one in each.range.status.conditions:
         if not one.is_good and one.reason != "Draining":
             yield judge_condition(subject, each.range, one, now, edit)
     if each.state in ("Full", "NearlyFull"):
         severity = Severity.CRITICAL if each.state == "Full" else Severity.WARNING
         message, advice = each.lack, edit
-        if not each.lack:  # else more of the same would not be assigned either
-            family, usage, _, total = each.families[0]
+        if each.fullest is not None and not each.lack:  # else more of the same would not be assigned either
+            family, usage, _, total = each.fullest
             taken = f"{usage.used + usage.quarantined} of {total} {family} addresses"
             message, advice = f"{taken} are used or in quarantine", "Extend spec.iprange, or create a range"
         yield point(subject, severity, each.state, message, advice)
@@ -304,9 +305,9 @@ def _judge_range(subject: Subject, each: RangeReport, now: datetime) -> Iterator
         yield point(subject, Severity.WARNING, each.ready.reason, each.ready.message, edit)
     for note in each.notes:
         yield point(subject, Severity.INFO, "Ineffective", note, edit)
-    if each.capacity is not None and each.capacity.out_of_range:
-        number = each.capacity.out_of_range
-        held = count_of(number, "held address is", "held addresses are")
+    capacity = each.range.status.capacity
+    if capacity is not None and capacity.out_of_range:
+        held = count_of(capacity.out_of_range, "held address is", "held addresses are")
         message, advice = f"{held} outside of the range", f"fipop who {each.range.name}"
         yield point(subject, Severity.WARNING, "OutOfRange", message, advice)
 
@@ -316,12 +317,8 @@ def _judge_addresses(snapshot: Snapshot) -> Iterator[Finding]:
         having = sorted(find_having(snapshot, use.space, use.address))
         if len(having) > 1:
             text, owners = format_address(use.address), " and ".join("/".join(each) for each in having)
-            subject = Subject(
-                section=Section.ADDRESSES,
-                kind="Address",
-                name=text,
-                guests=frozenset(namespace for namespace, _ in having),
-            )
+            guests = frozenset(namespace for namespace, _ in having)
+            subject = Subject(section=Section.ADDRESSES, kind="Address", name=text, guests=guests)
             message = f"address {text} has several owners in space {use.space}: {owners}"
             yield point(subject, Severity.CRITICAL, "Duplicate", message, f"fipop who {text}")
 
@@ -358,6 +355,9 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
             severity, reason = Severity.CRITICAL, "Unreachable"
         advice = "Check in Rancher that the guest cluster runs and that its agent is connected"
         yield point(subject, severity, reason, message, advice)
+    if any(each.paused for each in summary.clusters):
+        message, advice = f"guest cluster {summary.id} is paused: fipop only reads it", _UNPAUSE
+        yield point(subject, Severity.INFO, "Paused", message, advice)
     for each in summary.floating_ips:
         yield from (judge_floating_ip(each, one, snapshot.now) for one in (each.ready, *each.wrong))
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):

@@ -126,16 +126,14 @@ class _Board:
         """Yield the blocks of a size with these numbers."""
         held, quarantined = self._count(size)
         for number in numbers:
-            first, used = number * size, held[number] + quarantined[number]
+            first, used, waiting = number * size, held[number], quarantined[number]
             here = IntervalSet((Interval(first, first + size - 1),))
             total = (self._assigned.of(Family.IPV4) & here).count
-            free = 0 if self._range.draining else max(0, total - used)
+            free = 0 if self._range.draining else max(0, total - used - waiting)
             opened = range(first, first + size) if is_open else ()
             yield Block(
                 cidr=f"{format_address(Address(Family.IPV4, first))}/{33 - size.bit_length()}",
-                usage=AddressCounts(
-                    total=total, used=held[number], free=free, quarantined=quarantined[number]
-                ),
+                usage=AddressCounts(total=total, used=used, free=free, quarantined=waiting),
                 cells=tuple(self._cell(Address(Family.IPV4, value)) for value in opened),
             )
 

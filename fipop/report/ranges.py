@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 from fipop.addresses.range_status import find_ineffective
 from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
-from fipop.api.objects import AddressCounts, Capacity, FloatingIPRange
+from fipop.api.objects import AddressCounts, Capacity, FloatingIPRange, RangeStatus
 from fipop.ipam.addresses import Family
 from fipop.report.snapshot import Snapshot
 
@@ -31,12 +31,9 @@ class FamilyUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeReport:
-    """One range; what its status says of a former spec counts for nothing."""
+    """One range. If its status is of a former spec, it has one that says so instead."""
 
     range: FloatingIPRange
-    capacity: Capacity | None
-    """None if the range is invalid, or was not counted."""
-    conditions: tuple[Condition, ...]
     lack: str
     """Why it assigns no address of a family of its pool, and the remedy; "" if it assigns some of each."""
     notes: tuple[str, ...]
@@ -45,21 +42,27 @@ class RangeReport:
     @property
     def ready(self) -> Condition:
         """The condition Ready."""
-        return find_condition(self.conditions, ConditionType.READY) or NOT_COUNTED
+        return find_condition(self.range.status.conditions, ConditionType.READY) or NOT_COUNTED
 
     @property
     def conflict(self) -> str:
         """Which older ranges take addresses from it; "" for none."""
-        found = find_condition(self.conditions, ConditionType.CONFLICT)
+        found = find_condition(self.range.status.conditions, ConditionType.CONFLICT)
         return found.message if found is not None and found.is_true else ""
 
     @property
     def families(self) -> tuple[FamilyUsage, ...]:
-        """The usage of each family of which it assigns addresses, the fullest first."""
-        found = self.capacity or Capacity()
+        """The usage of each family of which it assigns addresses, IPv4 first."""
+        found = self.range.status.capacity or Capacity()
         columns = ((Family.IPV4, found.ipv4, found.free_ipv4), (Family.IPV6, found.ipv6, found.free_ipv6))
-        usages = (FamilyUsage(each.label, usage, *text.split("/")) for each, usage, text in columns if text)
-        return tuple(sorted(usages, key=lambda each: -each.usage.percent))
+        return tuple(
+            FamilyUsage(each.label, usage, *text.split("/")) for each, usage, text in columns if text
+        )
+
+    @property
+    def fullest(self) -> FamilyUsage | None:
+        """The fullest family; None if it assigns no address."""
+        return max(self.families, key=lambda each: each.usage.percent, default=None)
 
     @property
     def state(self) -> str:
@@ -73,14 +76,11 @@ class RangeReport:
 
     def to_fields(self) -> dict[str, object]:
         """Return the fields of the JSON."""
-        found, capacity = self.range, self.capacity
-        fullest = next(iter(self.families), None)
+        found, capacity, fullest = self.range, self.range.status.capacity, self.fullest
         counts = dict.fromkeys(("whole", "ipv4", "ipv6"))
         if capacity is not None:
-            whole = AddressCounts(
-                **{each.name: getattr(capacity, each.name) for each in fields(AddressCounts)}
-            )
-            counts = {"whole": whole, "ipv4": capacity.ipv4, "ipv6": capacity.ipv6}
+            whole = {each.name: getattr(capacity, each.name) for each in fields(AddressCounts)}
+            counts = {"whole": AddressCounts(**whole), "ipv4": capacity.ipv4, "ipv6": capacity.ipv6}
         return {
             "name": found.name,
             "space": found.spec.address_space,
@@ -107,18 +107,16 @@ def report_ranges(snapshot: Snapshot) -> tuple[RangeReport, ...]:
 
 
 def _report(snapshot: Snapshot, found: FloatingIPRange) -> RangeReport:
-    status, pools = found.status, snapshot.cache.pools
-    is_counted = bool(status.conditions) and status.observed_generation == found.metadata.generation
-    read, capacity = pools.get(found.name), status.capacity if is_counted else None
-    lacks = []
+    status, pools, lacks = found.status, snapshot.cache.pools, list[str]()
+    if not status.conditions or status.observed_generation != found.metadata.generation:
+        status = RangeStatus(conditions=(NOT_COUNTED,))
+    read, capacity = pools.get(found.name), status.capacity
     if read is not None:
         written = [each for each in Family if read.pool.written.of(each)]
         lacks = [pools.describe_lack(found.name, each) for each in read.pool.families or written]
     is_used = capacity is not None and bool(capacity.used or capacity.out_of_range)
     return RangeReport(
-        range=found,
-        capacity=capacity,
-        conditions=status.conditions if is_counted else (NOT_COUNTED,),
+        range=replace(found, status=status),
         lack=next(filter(None, lacks), ""),
         notes=find_ineffective(snapshot.cache, found, is_used=is_used) if capacity is not None else (),
     )

@@ -125,7 +125,8 @@ class SnapshotReader:
     async def read_installation(self, namespace: str) -> Installation:
         """Read what belongs to the operator itself."""
         before = len(self.unread)
-        own = await self._find_own(namespace)
+        found = self._client.list(DEPLOYMENTS, namespace=namespace, label_selector=_OPERATOR_LABELS)
+        own = await self.attempt("the operator's Deployment", DEPLOYMENTS, "list", found, namespace=namespace)
         lease, predecessor, config, rollout, *crds = await asyncio.gather(
             self.get("the operator's Lease", LEASES, names.LEASE_NAME, namespace=namespace),
             self.get(
@@ -143,19 +144,16 @@ class SnapshotReader:
         texts = read_texts(config or {})
         # As an operator that starts now: it knows no last good value.
         settings, bad = parse_settings(texts, NOTHING_KNOWN)
+        revisions = (revision_of(crd) if crd is not None else None for crd in crds)
+        schemas = dict(zip(SCHEMA_REVISIONS, revisions, strict=True))
         leader_namespace = next(filter(None, (read_leader_namespace(crd or {}) for crd in crds)), "")
         return Installation(
             namespace=namespace,
             leader_namespace=leader_namespace,
             leadership=read_leadership(lease, leads=leader_namespace in ("", namespace)) if lease else None,
-            workload=own,
+            workload=read_workload(own.items[0]) if own is not None and own.items else None,
             predecessor=read_workload(predecessor) if predecessor is not None else None,
-            schemas={}
-            if "fipop's CRDs" in failed
-            else {
-                name: None if crd is None else revision_of(crd)
-                for name, crd in zip(SCHEMA_REVISIONS, crds, strict=True)
-            },
+            schemas=schemas if "fipop's CRDs" not in failed else {},
             has_settings=None if "the options" in failed else config is not None,
             settings=settings,
             bad_options=bad,
@@ -163,12 +161,6 @@ class SnapshotReader:
             rollout=parse_rollout(as_mapping((rollout or {}).get("data"))),
             rollout_guests=parse_counts(as_mapping((rollout or {}).get("data"))),
         )
-
-    async def _find_own(self, namespace: str) -> Workload | None:
-        read = self._client.list(DEPLOYMENTS, namespace=namespace, label_selector=_OPERATOR_LABELS)
-        what = "the operator's Deployment"
-        found = await self.attempt(what, DEPLOYMENTS, "list", read, namespace=namespace)
-        return read_workload(found.items[0]) if found is not None and found.items else None
 
 
 def read_leadership(lease: Json, *, leads: bool = True) -> Leadership:

@@ -9,6 +9,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from fipop.api.codec import format_time
 from fipop.ipam.ranges import Usage
 from fipop.texts import clean
@@ -27,9 +29,9 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "to_fields"):
         return _plain(value.to_fields())
     if is_dataclass(value) and not isinstance(value, type):
-        return {_camel_case(each.name): _plain(getattr(value, each.name)) for each in fields(value)}
+        return {to_camel(each.name): _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Usage):
-        return {_camel_case(name): count for name, count in value.counts().items()}
+        return {to_camel(name): count for name, count in value.counts().items()}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str):
@@ -46,11 +48,6 @@ def _plain(value: Any) -> Any:
 def clean_whole(text: str) -> str:
     """Return a text printable and uncut."""
     return clean(text, len(text))
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

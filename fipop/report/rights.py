@@ -15,21 +15,13 @@ _OWN_CLUSTER = "local"
 
 def judge_rights(snapshot: Snapshot) -> list[Finding]:
     """Judge whether the reader may read what findings need."""
-    if not snapshot.unread:
-        subject = Subject(section=Section.API, kind="Right", name="")
-        return [point(subject, Severity.OK, "Readable", "all objects could be read")]
-    return [
-        point(
-            Subject(section=Section.API, kind="Right", name=each.what),
-            Severity.WARNING,
-            "Unread",
-            each.problem,
-            BIND_VIEWER
-            if each.forbidden
-            else "Run the command again when fipop is installed and the API answers",
-        )
-        for each in snapshot.unread
-    ]
+    found, retry = [], "Run the command again when fipop is installed and the API answers"
+    for each in snapshot.unread:
+        subject = Subject(section=Section.API, kind="Right", name=each.what)
+        advice = BIND_VIEWER if each.forbidden else retry
+        found.append(point(subject, Severity.WARNING, "Unread", each.problem, advice))
+    subject = Subject(section=Section.API, kind="Right", name="")
+    return found or [point(subject, Severity.OK, "Readable", "all objects could be read")]
 
 
 async def probe_secret_rights(client: KubeClient, snapshot: Snapshot) -> list[Finding]:
@@ -41,24 +33,19 @@ async def probe_secret_rights(client: KubeClient, snapshot: Snapshot) -> list[Fi
     found = []
     guests = {each.namespace for each in snapshot.cache.clusters.all() if each.cluster_name != _OWN_CLUSTER}
     for namespace in sorted(guests | {CREDENTIAL_NAMESPACE}):
+        wanted = {"namespace": namespace, "verb": "get", "resource": "secrets"}
+        review = {"metadata": {}, "spec": {"user": account, "resourceAttributes": wanted}}
         try:
-            allowed = await _may_get_secrets(client, account, namespace)
+            answer = await client.create(SUBJECT_ACCESS_REVIEWS, review)
         except ForbiddenError:
-            message = (
-                "the rights are not known: missing right: create subjectaccessreviews.authorization.k8s.io"
-            )
+            right = "create subjectaccessreviews.authorization.k8s.io"
+            message = f"the rights are not known: missing right: {right}"
             subject = Subject(section=Section.RANCHER, kind="Secrets", name="")
             return [point(subject, Severity.WARNING, "Unread", message, BIND_VIEWER)]
+        allowed = (answer.get("status") or {}).get("allowed") is True
         subject = Subject(section=Section.RANCHER, kind="Secrets", name=namespace)
         message = f"the operator {'can' if allowed else 'cannot'} get Secrets in namespace {namespace}"
         severity, reason = (Severity.OK, "Allowed") if allowed else (Severity.CRITICAL, "Forbidden")
         advice = "Add the namespace to secretNamespaces of the chart"
         found.append(point(subject, severity, reason, message, advice))
     return found
-
-
-async def _may_get_secrets(client: KubeClient, account: str, namespace: str) -> bool:
-    wanted = {"namespace": namespace, "verb": "get", "resource": "secrets"}
-    body = {"metadata": {}, "spec": {"user": account, "resourceAttributes": wanted}}
-    answer = await client.create(SUBJECT_ACCESS_REVIEWS, body)
-    return (answer.get("status") or {}).get("allowed") is True

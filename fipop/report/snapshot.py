@@ -147,7 +147,7 @@ class Snapshot:
         requests = defaultdict(list)
         for each in floating_ips:
             for address in read_addresses(each.spec.ipaddress.split(",")):
-                requests[self.space_of(each), address].append(each)
+                requests[self.cache.space_of(each), address].append(each)
         self._requests = dict(requests)
 
     def is_read(self, *kinds: Kind) -> bool:
@@ -163,12 +163,8 @@ class Snapshot:
         """Return the names of all address spaces, in their order."""
         found = {each.spec.address_space for each in self.cache.ranges.all()}
         found |= {each.spec.space for each in self.cache.reservations.all()}
-        found |= {self.space_of(each) for each in self.cache.floating_ips.all()}
+        found |= {self.cache.space_of(each) for each in self.cache.floating_ips.all()}
         return sorted(found) or [names.DEFAULT_ADDRESS_SPACE]
-
-    def space_of(self, found: FloatingIP) -> str:
-        """Return the address space of what a floating IP has or names."""
-        return self.cache.space_of(found)
 
     def requests_for(self, space: str, address: Address) -> list[FloatingIP]:
         """Return the floating IPs whose spec names an address, whether they hold it or not."""

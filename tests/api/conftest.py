@@ -10,12 +10,17 @@
 """
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 import pytest_asyncio
 
+from localfleet.assets import ensure
+from localfleet.certificates import build_authority
 from localfleet.controlplane import ControlPlane
 from localfleet.fleet import LocalFleet
+from localfleet.helm import Helm
 from localfleet.stack import SETTINGS, Stack, open_stack
 from tests.api.borrowing import Installs
 from tests.api.chart_source import chart_repository, pack_charts
@@ -88,6 +93,9 @@ async def installs(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) 
     """Guests with the label get both releases, from a repository: the group "installs"."""
     folder = tmp_path_factory.mktemp("installs")
     archives = await pack_charts(folder)
+    authority = build_authority("registry", datetime.now(UTC))
+    trusted = folder / "trusted.pem"
+    trusted.write_bytes(authority.pem)
     async with chart_repository(archives) as repository:
         settings = {
             "kubevipGuestInstall": "clusterlabel",
@@ -98,7 +106,14 @@ async def installs(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) 
             "kubevipChartCA": "charts-authority",
         }
         async with open_stack(fleet, "installs", settings=settings) as stack:
+            stack.installation = replace(stack.installation, environment={"SSL_CERT_FILE": str(trusted)})
             await create_settings(stack, kubevipChartSecret="", kubevipChartCA="")
             await stack.start_operator()
-            yield Installs(stack=stack, archives=archives)
+            yield Installs(
+                stack=stack,
+                repository=repository,
+                archives=archives,
+                authority=authority,
+                helm=Helm(program=ensure("helm"), home=folder / "home"),
+            )
             check_logs(stack)

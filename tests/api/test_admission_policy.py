@@ -107,9 +107,9 @@ async def test_a_range_that_nobody_uses_can_be_deleted(guarded: ControlPlane, st
 @pytest.mark.parametrize(
     ("capacity", "says"),
     [
-        ({"used": 3, "outOfRange": 0}, "3 addresses are held, and 0 outside"),
-        ({"used": 1}, "1 addresses are held"),
-        ({"used": 0, "outOfRange": 2}, "0 addresses are held, and 2 outside"),
+        ({"used": 3, "outOfRange": 0}, "3 addresses are held. Delete"),
+        ({"used": 1}, "1 address is held. Delete"),
+        ({"used": 0, "outOfRange": 2}, "2 addresses are held, 2 of them outside of the range. Delete"),
     ],
     ids=[
         "capacity0-3 addresses held and 0 held out of range",

@@ -30,23 +30,7 @@ def unsettled(
 
     `unwritten` are guests that are not to be written, such as the loser of an address that was given out twice.
     """
-    found: list[str] = []
-    floating_ips = {key[1:]: obj for key, obj in now.items() if key[0] == FLOATING_IPS}
-    held = {
-        slot_of(obj): (owner_of(obj), obj["spec"]["owner"].get("uid"))
-        for key, obj in now.items()
-        if key[0] == RESERVATIONS and is_held(obj)
-    }
-    named: dict[Slot, tuple[Owner, str]] = {}
-    for owner, obj in floating_ips.items():
-        for slot in slots_named_by(obj):
-            named[slot] = (owner, obj["metadata"]["uid"])
-    found += [
-        f"{slot} is held by {who}, named by {named.get(slot)}"
-        for slot, who in held.items()
-        if named.get(slot) != who
-    ]
-    found += [f"{slot} is named by {who} and not held" for slot, who in named.items() if slot not in held]
+    found = unmatched(now)
     for key, obj in now.items():
         if key[0] in {FLOATING_IPS, RANGES}:
             seen = (obj.get("status") or {}).get("observedGeneration")
@@ -55,10 +39,33 @@ def unsettled(
     found += _uncounted(now)
     skipped = set(unwritten)
     for guest, addresses in carried.items():
-        own = {slot[1] for slot, (owner, _) in named.items() if owner[0] == guest}
+        mine = (each for each in of_kind(now, FLOATING_IPS) if each["metadata"]["namespace"] == guest)
+        own = {text for each in mine for _, text in slots_named_by(each)}
         if guest not in skipped and addresses != own:
             found.append(f"guest {guest} carries {sorted(addresses)}, its floating IPs hold {sorted(own)}")
     return sorted(found)
+
+
+def unmatched(now: Mapping[Key, Json]) -> list[str]:
+    """Held reservations that are not the addresses of living floating IPs, and the other way round (I2)."""
+    held = {
+        slot_of(each): (owner_of(each), each["spec"]["owner"].get("uid"))
+        for each in of_kind(now, RESERVATIONS)
+        if is_held(each)
+    }
+    named: dict[Slot, tuple[Owner, str]] = {}
+    for each in of_kind(now, FLOATING_IPS):
+        meta = each["metadata"]
+        for slot in slots_named_by(each):
+            named[slot] = ((meta["namespace"], meta["name"]), meta["uid"])
+    wrong = [
+        f"{slot} is held by {who}, named by {named.get(slot)}"
+        for slot, who in held.items()
+        if named.get(slot) != who
+    ]
+    return wrong + [
+        f"{slot} is named by {who} and not held" for slot, who in named.items() if slot not in held
+    ]
 
 
 def _uncounted(now: Mapping[Key, Json]) -> list[str]:

@@ -135,6 +135,10 @@ class Judge:
         for address in sorted(step.addresses - before):
             self._guest_written(step, address)
 
+    def free_by_hand(self, address: str) -> None:
+        """Take in that an administrator freed an address: from now on only reports keep it from others."""
+        self.written = {slot: guest for slot, guest in self.written.items() if slot[1] != address}
+
     def _guest_written(self, step: Carried, address: str) -> None:
         """A guest may be written only what a reservation gives to its own floating IP, or gave until just now.
 

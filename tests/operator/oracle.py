@@ -304,8 +304,7 @@ class Oracle:
         """Note that an administrator freed an address: only reports keep it from others now."""
         for each in self.guarded.values():
             each.discard(text)
-        judge = self.fleet.judge
-        judge.written = {slot: guest for slot, guest in judge.written.items() if slot[1] != text}
+        self.fleet.judge.free_by_hand(text)
 
     def note_left(self, guest_id: str, *, lives_on: bool) -> None:
         """Note that a guest cluster leaves Rancher: it counts as clean, at once or after a day."""

@@ -1,6 +1,6 @@
-"""Random worlds of one operator and its guest clusters: a SIMULATION, and a naive model that judges it.
+"""Random worlds of one operator and its guest clusters: a SIMULATION. The invariants are judged as everywhere.
 
-The model knows nothing of the product: it reads the stored objects and says which state is wrong.
+Beside them a naive model, which knows nothing of the product, reads the stored objects and says who waits in vain.
 `python -m tests.operator.worlds 2000 --seed 7` runs many; each world is one number, which replays it.
 """
 
@@ -16,10 +16,10 @@ from random import Random
 from fipop.api import names
 from tests.harness.api_in_memory import Commit, Json
 from tests.harness.crashes import crashes
+from tests.harness.ends import unmatched
 from tests.harness.fleet import Fleet
-from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried
 from tests.harness.stored import (
-    Owner,
     Slot,
     canonical,
     condition,
@@ -60,8 +60,6 @@ class World:
 
     chance: Random
     fleet: Fleet = field(default_factory=Fleet)
-    written: dict[str, set[Slot]] = field(default_factory=dict)
-    """What fipop wrote last to the ConfigMap of each guest cluster."""
     spaces: dict[str, str] = field(default_factory=dict)
     """The address space of each range, also of one that is made again."""
     problems: list[str] = field(default_factory=list)
@@ -118,31 +116,26 @@ class World:
         await fleet.restart(leader_election=False, seconds=60)
         if (after := self._plain()) != before:
             self.problems.append(f"a fresh operator finds {_difference(before, after)}")
-        return [*fleet.problems, *self.problems, *NaiveModel(fleet.memory.objects, self._used()).problems()]
+        model = NaiveModel(fleet.memory.objects, self._used())
+        return [*fleet.problems, *self.problems, *unmatched(fleet.memory.objects), *model.waiting_in_vain()]
 
     def _hear(self, guest_id: str, commit: Commit) -> None:
-        """Check a write to a ConfigMap: it adds no address that fipop wrote to another one, which keeps it."""
-        if commit.key[0] != "configmaps":
-            return
-        for other, slots in self.written.items():
-            # The same address of another space is another one: a guest cluster that moved there uses it there.
-            named = self._named_by(other)
-            moved = {text: (space, text) for space, text in named}
-            self.written[other] = {slot if slot in named else moved.get(slot[1], slot) for slot in slots}
-        texts = {canonical(text) for text in self.fleet.guests[guest_id].addresses}
-        now = {slot for slot in self._named_by(guest_id) if slot[1] in texts}
-        for other in GUESTS:
-            kept = self.written.get(other, set()) & now if other != guest_id else set()
-            self.problems += [f"{slot} is in {guest_id} and in {other}" for slot in kept]
-        self.written[guest_id] = now
+        """Have a write to a ConfigMap judged: it adds only what fipop holds for this guest cluster alone."""
+        if commit.key[0] == "configmaps":
+            texts = self.fleet.guests[guest_id].addresses
+            self.fleet.judge.take_carried(
+                Carried(
+                    revision=self.fleet.memory.version,
+                    at=commit.at.timestamp(),
+                    guest=guest_id,
+                    addresses=frozenset(map(canonical, texts)),
+                    by_admin=False,
+                )
+            )
 
     def _used(self) -> dict[str, set[str]]:
         """Return what Services of guest clusters use: a reported address is not free (rule "use")."""
         return {each.id: services_of(each) for each in self.fleet.guests.values()}
-
-    def _named_by(self, guest_id: str) -> set[Slot]:
-        objects = of_kind(self.fleet.memory.objects, FLOATING_IPS)
-        return {slot for each in objects if _guest(each) == guest_id for slot in slots_named_by(each)}
 
     def _plain(self) -> dict[object, object]:
         """Return what counts of every object: who holds what, which address each names, and whether it was refused."""
@@ -247,10 +240,7 @@ class World:
         if held:
             found = self.chance.choice(held)
             self.fleet.remove_reservation(found["metadata"]["name"])
-            for (
-                slots
-            ) in self.written.values():  # an administrator frees an address though a guest cluster has it
-                slots.discard(slot_of(found))
+            self.fleet.judge.free_by_hand(slot_of(found)[1])
 
     def _label(self) -> None:
         self.fleet.label_guest(self.chance.choice(GUESTS), **self.chance.choice(LABELS))
@@ -262,36 +252,13 @@ class World:
 
 @dataclass
 class NaiveModel:
-    """Who may hold what, told from the stored objects alone."""
+    """Which floating IP could have an address, told from the stored objects alone."""
 
     objects: dict[tuple[str, str, str], Json]
     used: dict[str, set[str]] = field(default_factory=dict)
     """The addresses that guests use, by their ids."""
 
-    def problems(self) -> list[str]:
-        """What is not as it must be at rest."""
-        return [*self._two_owners(), *self._unowned(), *self._waiting_in_vain()]
-
-    def _two_owners(self) -> Iterator[str]:
-        owners: dict[Slot, set[Owner]] = {}
-        for each in self._reservations():
-            if is_held(each):
-                owners.setdefault(slot_of(each), set()).add(owner_of(each))
-        for each in self._floating_ips():
-            for slot in slots_named_by(each):
-                owners.setdefault(slot, set()).add((_guest(each), each["metadata"]["name"]))
-        for slot, found in owners.items():
-            if len(found) > 1:
-                yield f"{slot} has the owners {sorted(found)}"
-
-    def _unowned(self) -> Iterator[str]:
-        """Held reservations are the living floating IPs' addresses (I2)."""
-        named = {slot for each in self._floating_ips() for slot in slots_named_by(each)}
-        held = {slot_of(each) for each in self._reservations() if is_held(each)}
-        for slot in held ^ named:
-            yield f"{slot} is {'held, and no status names it' if slot in held else 'named, and not held'}"
-
-    def _waiting_in_vain(self) -> Iterator[str]:
+    def waiting_in_vain(self) -> Iterator[str]:
         """Whose range could serve it has an address, and the one that it names, if it is free."""
         for each in self._floating_ips():
             where = self.objects.get((RANGES, "", self._range_name(each)))

@@ -18,12 +18,7 @@ import jinja2
 from aiohttp import web
 
 from fipop.errors import FipopError
-from fipop.report.addresses import (
-    AddressReport,
-    describe_services,
-    report_all,
-    search,
-)
+from fipop.report.addresses import AddressReport, describe_services, report_all, search
 from fipop.report.findings import summarize
 from fipop.report.maps import draw_map
 from fipop.report.page.snapshots import Snapshots
@@ -226,11 +221,8 @@ def _search(report: StatusReport, asked: str) -> Iterator[AddressReport]:
         return
     wanted = asked.lower()
     for each in report_all(report.snapshot):
-        owner = each.owner
-        texts = (
-            each.address,
-            *each.services,
-            *((owner.namespace, owner.name, owner.cluster) if owner else ()),
-        )
+        texts = [each.address, *each.services]
+        if each.owner is not None:
+            texts += (str(each.owner), each.owner.cluster)
         if any(wanted in text.lower() for text in texts):
             yield each

@@ -63,7 +63,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         (("who", "nobody"), "nobody", "Run fipop status"),
         (("--context", "other", "status"), "--context", "Write options after the command"),
         (("who", "detla"), "detla", 'did you mean "delta"?'),
-        (("free", "nowhere"), "nowhere", "Run fipop status"),
+        (("free", "nowhere"), "nowhere", "Run fipop check"),
         (("free", "dul"), "dul", 'did you mean "dual"?'),
         (("check", "--guest", "Alpha"), "Alpha", 'did you mean "alpha"?'),
         (("free", "full"), "is full", "extend spec.iprange"),
@@ -74,6 +74,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         (("web", "--port", "70000"), "70000", "0<=x<=65535"),
         (("web", "--bind", "192.0.2.1", "--port", "0"), "192.0.2.1", "--bind"),
         (("status", "--context", "other"), "other", "It has fleet"),
+        (("status", "--operator-namespace", "Kube Fip"), "--operator-namespace", "must be a DNS label"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
 )

@@ -312,6 +312,11 @@ def test_a_paused_floating_ip_is_nobodys_fault() -> None:
     assert problems(floating_ips=[paused]) == {"Paused": "info"}
 
 
+def test_a_paused_guest_cluster_is_named() -> None:
+    paused = build_cluster("demo", "c-m-1", annotations={"kubefip.k8s.binbash.org/paused": "true"})
+    assert problems(floating_ips=[WEB], clusters=[paused]) == {"Paused": "info"}
+
+
 def away(reason: str) -> Json:
     guest = {"cluster": "demo", "id": "c-m-1", "reachable": False, "releases": []}
     return floating("web", condition("False", reason), guest=guest)

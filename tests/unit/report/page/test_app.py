@@ -112,6 +112,13 @@ async def test_the_overview_shows_problems_first_then_ranges_and_whoever_waits(a
     assert re.findall(r'data-without="([^"]+)"', text) == ["c-m-3"]
 
 
+async def test_a_search_that_finds_nothing_shows_what_was_searched(address: str) -> None:
+    async with aiohttp.ClientSession() as session, session.get(f"{address}/search?q=nobody-here") as answer:
+        text = await answer.text()
+    assert "whose name has “nobody-here”" in text
+    assert "None." not in text
+
+
 async def test_a_guest_cluster_shows_each_floating_ip_with_its_conditions(address: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{address}/guests") as answer:
         text = await answer.text()
