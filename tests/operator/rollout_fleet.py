@@ -241,7 +241,8 @@ class ModelGuest:
         *former, newest = self.history[role]
         age = 0.0 if self.lies == "young" else now - newest.at
         ready_seconds = {"ready": age, "young": 0.0}.get(self.lies, self._ready_seconds(role, now))
-        pods = READY if ready_seconds > 0 or self.lies == "ready" else replace(READY, ready=0)
+        are_ready = self.lies == "ready" or self._ready_seconds(role, now) > 0
+        pods = READY if are_ready else replace(READY, ready=0)
         return replace(
             place,
             status=Status.DEPLOYED if newest.is_deployed else Status.FAILED,
