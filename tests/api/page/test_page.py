@@ -223,7 +223,7 @@ async def test_a_sixteen_is_drawn_by_blocks_that_open(page: Tab, url: str) -> No
         ("many", "default/many-1"),
         ("10.10.0.50", "c-m-1/before"),
         ("10.10.0.99", "free"),
-        ("nobody-has-this", "None."),
+        ("nobody-has-this", "Nothing has"),
     ],
 )
 async def test_search_finds_addresses_clusters_and_floating_ips(

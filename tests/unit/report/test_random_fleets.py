@@ -412,7 +412,7 @@ def test_tables_and_maps_of_the_web_ui_show_what_who_says(server: Server, world:
 
 _ROW = re.compile(
     r'<tr><td><a href="search[^>]*>([^<]+)</a></td>\n<td><span class="badge [^>]*>([a-z]+)</span></td>\n'
-    r"(?:<td>.*</td>\n){3}<td>([^<]+)</td>"
+    r"(?:<td[^>]*>.*</td>\n){3}<td[^>]*>([^<]+)</td>"
 )
 
 
