@@ -2,20 +2,19 @@
 
 Two operators may work at once, or one may sleep and go on, so every step must be over before another relies on it.
 A leader renews its lease long before the lease ends. One that cannot renew it stops its work while others still wait:
-helm has ended by then, and a leader looks for a foreign helm for longer than a lease lasts. A guest is written only by
-who leads for as long as that write may take, by a permit that is younger than that. A quarantine lasts longer than any
-request that was begun before it. A process that stops is gone before its pod is
-killed.
+helm has ended by then, and a leader looks for a foreign helm for longer than a lease lasts. Addresses are written to a
+guest cluster only by who leads for as long as that write may take, by a permit that is younger than that. A quarantine
+lasts longer than any request that was begun before it. A process that stops is gone before its pod is killed.
 """
 
 from __future__ import annotations
 
 # Requests
 REQUEST_SECONDS = 15.0
-"""One request to our own API server, with its tries."""
+"""One request to our own API server."""
 GUEST_REQUEST_SECONDS = 10.0
 GUEST_SESSION_SECONDS = 45.0
-"""All requests of a visit between two waits."""
+"""All requests of one session, without the time that they wait for their turn."""
 
 # Allocation
 PERMIT_SECONDS = 5.0
@@ -31,7 +30,7 @@ LEASE_DURATION_SECONDS = 15
 STOP_MARGIN_SECONDS = 0.5
 """How long before the end of the Lease fipop stops waiting for its work to end."""
 GUEST_WRITE_SECONDS = 10.0
-"""A guest cluster is written only if this replica leads at least so much longer."""
+"""Addresses are written to a guest cluster only if this replica leads at least so much longer."""
 
 # helm
 HELM_TERMINATION_SECONDS = 3.0

@@ -53,7 +53,10 @@ class ApiResponse(Protocol):
 
 
 class ApiServer(Protocol):
-    """The requests of one API server. What fails on the way raises OSError: the outcome of a write is unknown then."""
+    """The requests of one API server.
+
+    What fails on the way raises OSError or aiohttp.ClientError: the outcome of a write is unknown then.
+    """
 
     def send(self, request: ApiRequest) -> AbstractAsyncContextManager[ApiResponse]:
         """Send a request, and return its answer until the context ends."""

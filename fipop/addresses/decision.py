@@ -76,7 +76,7 @@ class Decision:
 
     def keep(self) -> Decision:
         """Return the decision to keep what there is until more is known."""
-        return Decision(holds=self.had, is_final=False)
+        return replace(self, holds=self.had, blockers=(), is_final=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

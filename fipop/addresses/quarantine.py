@@ -1,6 +1,7 @@
 """The end of a reservation: without its floating IP it goes to quarantine, and is freed if its guest cluster is clean.
 
-Time alone ends no quarantine: the keys of fipop may be gone from a guest cluster while a Service there has the address.
+Time alone ends no quarantine while Rancher has its guest cluster: the keys of fipop may be gone from there while a
+Service has the address.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which addresses a Service gets: values in, values out.
+"""Which addresses a Service gets: values in, values out. Who may assign them is in `assignment`.
 
 A Service keeps the address that it has of each family. Of a family that it lacks, it gets one of the pool of its
 namespace: one that it had, else one that it can share, else the first that is free. The families are those that the

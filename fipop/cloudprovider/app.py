@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 
 from fipop.api.service import ADDRESSES, FINALIZER
-from fipop.cloudprovider.controller import ServiceController
+from fipop.cloudprovider.assignment import ServiceController
 from fipop.cloudprovider.keepalived import KeepalivedMode
 from fipop.cloudprovider.leases import Leadership, StaleLeases
 from fipop.cloudprovider.metrics import API_REQUESTS, REGISTRY, ServiceSnapshot, render_services

@@ -154,7 +154,7 @@ class ConfigMapCache:
         await self._informer.run(self._random)
 
     async def create_if_missing(self) -> bool:
-        """Create it empty if it was not there when it was last seen; return whether it is there now."""
+        """Create it empty if it was not there when it was last seen; return whether this call created it."""
         if self._store.get(self._namespace, self._name) is not None:
             return False
         body = {"metadata": {"name": self._name, "namespace": self._namespace}}

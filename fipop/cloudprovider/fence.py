@@ -1,4 +1,4 @@
-"""What a new leader does about writes that a former one may still have under way; `controller` has the argument.
+"""What a new leader does about writes that a former one may still have under way; `assignment` has the argument.
 
 It stamps each Service that lacks something: a late write then fails on the version. A pool assigns nothing until each
 of its Services is stamped, or the API server has answered for a minute that it refuses the stamp: it would refuse the

@@ -15,7 +15,7 @@ from fipop.guests.desired import DesiredState
 from fipop.guests.harvester import is_taken_by_harvester
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import Step
-from fipop.guests.visit import Visit
+from fipop.guests.visit_state import Visit
 from fipop.helm.charts import Role
 from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release, ReleaseOwner, Status, find_places

@@ -108,6 +108,7 @@ class InstallController:
             record.record_turn(target)
         is_new = all(each.is_missing for each in observed.releases)
         failures: dict[str, FipopError] = {}
+        ran = steps[0]
         try:
             for step in steps:
                 if step is not steps[0] and not self._is_wanted(guest_id, record, observed, goal):
@@ -123,16 +124,17 @@ class InstallController:
                         goal=goal,
                     )
                 )
+                ran = step
                 if failure is not None:
                     failures[str(step.release)] = failure
                 # A release that helm cannot change does not keep the other one from a change.
                 goes_on = failure is not None or (is_new and step.verb is Verb.UPGRADE)
                 if goal.remove or not goes_on:
                     break
-            is_repair = step.verb is Verb.UPGRADE and step.release.is_at(goal.target)
+            is_repair = ran.verb is Verb.UPGRADE and ran.release.is_at(goal.target)
             if failures or is_repair:
                 record.record_failure(target, failures)
-            elif step.verb is Verb.UPGRADE:
+            elif ran.verb is Verb.UPGRADE:
                 record.backoff = None
         finally:
             record.end_turn()

@@ -45,7 +45,7 @@ METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 """Names no alternative: a server that cannot reduce an object to its metadata must refuse, not send a whole Secret."""
 
 RANCHER_AUTH = "X-Api-Cattle-Auth"
-"""The header by which Rancher says, with the value "false", that itself refuses the token: FACTS of its proxy."""
+"""The header by which Rancher says, with the value "false", that itself refuses the token, not the guest."""
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """What reading an answer raises that has another shape than Kubernetes gives it."""
 _METHODS = {"create": "POST", "replace": "PUT", "patch": "PATCH", "delete": "DELETE"} | dict.fromkeys(
@@ -110,8 +110,8 @@ class KubeClient:
 
     No method retries: that is the work queue's job. A request with all pages of a list takes at most `timeout_seconds`,
     an answer has at most `answer_bytes`, and a list `pages` pages of `page_items` objects. After an UnavailableError a
-    write can have been committed: read the object first. `admit` is awaited before each request, whose own time begins
-    only then.
+    write can have been committed: read the object first. `admit` is awaited before each request but a watch; its own
+    time begins only then. The operator watches by kopf (runtime/watching).
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class KubeClient:
         self._on_request = on_request
         self._admit = admit
         self._may_write: Callable[[], bool] = lambda: True
-        self._clock: dict[str, float] = {}
+        self._clock: dict[str, float] = {}  # one entry; a dict, so that copies of the client share it
 
     async def __aenter__(self) -> Self:
         return self

@@ -32,10 +32,10 @@ from fipop.guests.demand import KIND as SERVICES
 from fipop.guests.demand import DemandController
 from fipop.guests.desired import OptedInGuests
 from fipop.guests.discovery import GuestDirectory, GuestReconciler
-from fipop.guests.reconciler import VisitController
 from fipop.guests.record import GuestRecord
 from fipop.guests.releases import KIND as INSTALL
 from fipop.guests.releases import InstallController
+from fipop.guests.visits import VisitController
 from fipop.helm.chart_store import ChartStore
 from fipop.helm.command import Helm
 from fipop.kube.client import KubeClient

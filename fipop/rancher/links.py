@@ -22,7 +22,7 @@ class Waiting:
     """A link is missing.
 
     `needs_retry`: it must be asked for again, no event of the guest's own objects will tell; its age counts from
-    `created`, the time of the provisioning Cluster. `guest` is there when passes can serve the guest all the same
+    `created`, the time of the provisioning Cluster. `guest` is there when visits can serve the guest all the same
     (a credential deleted long after the guest was made must not stop them). `is_resolved`: what it stands on was known
     before. If not, no range can be chosen for it.
     """

@@ -358,7 +358,7 @@ def _include_unready(rollout: Rollout, affected: Fleet, states: Mapping[str, Mem
 
 
 def _stop(rollout: Rollout, fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings) -> Rollout:
-    """Keep who failed, and stop if that are too many: any before the canaries have succeeded."""
+    """Keep who failed. If another one did, stop if these are too many: any before the canaries have succeeded."""
     failed = {each: fleet[each].target.name for each in _those(progress, RolloutStatus.FAILED)}
     failed = {**rollout.failed, **failed}
     if failed == rollout.failed:
@@ -370,8 +370,8 @@ def _stop(rollout: Rollout, fleet: Fleet, affected: Fleet, progress: Progress, s
         tolerated = settings.kubevip_rollout_max_failures.of(len(proven) + len(failed) + len(under_way))
     if len(failed) <= tolerated or rollout.is_stopped:
         return replace(rollout, failed=failed)
-    untested = _find_entries(fleet, failed) - tested
-    reason = _describe_failures(failed, len(affected), len(proven), untested)
+    failed_untested = _find_entries(fleet, failed) - tested
+    reason = _describe_failures(failed, len(affected), len(proven), failed_untested)
     return replace(rollout, failed=failed, phase=Phase.STOPPED, reason=reason)
 
 

@@ -73,7 +73,7 @@ def request_routine_visit(guest_id: str) -> Request:
 
 
 class Event(NamedTuple):
-    """A change that the cluster cache took in, however it was learned.
+    """A change that the inventory took in, however it was learned.
 
     `guest_ids` are the guests that it may change: those whose objects in Rancher it concerns, or that may be on it.
     """

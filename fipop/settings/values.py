@@ -101,7 +101,7 @@ class RolloutType(Word):
 
 
 class FailureStrategy(Word):
-    """What becomes of the guest clusters in which a stopped rollout failed."""
+    """What becomes of the guest clusters in which a rollout failed, whether it stopped or not."""
 
     ROLLBACK = "Rollback"
     STOP = "Stop"

@@ -65,7 +65,7 @@ from fipop.guests.observed import (
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import plan_releases
 from fipop.guests.releases import find_goal, request_turn
-from fipop.guests.visit import YOUNG_SECONDS, Visit
+from fipop.guests.visit_state import YOUNG_SECONDS, Visit
 from fipop.interfaces import loop_time
 from fipop.ipam.addresses import parse_address
 from fipop.kube.client import KubeClient
@@ -197,7 +197,17 @@ class VisitController:
         return seconds
 
     async def _visit(self, visit: Visit, desired: DesiredState) -> None:
-        """Read everything, write, and decide. Raises ApiError and GuestError."""
+        """Read everything, write, and decide.
+
+        1. Read the kubeconfig that Rancher keeps, and open one session.
+        2. Read what uses addresses: ConfigMaps and Services; now and then nodes, the API server and all Deployments.
+        3. Read the releases, and what they run. If that fails, the addresses are written all the same.
+        4. Write the ConfigMap, after each reservation was read again, and park Harvester's kube-vip or not.
+        5. Decide what the releases should be, and request a turn of helm if that is another thing.
+        6. Make the floating IPs that its Services need.
+
+        Raises ApiError and GuestError.
+        """
         has_news = set(self.guests.inventory.reports.find_ours(visit.guest.id)) != desired.addresses
         access = await read_access(self.guests.client, visit.guest)
         async with self.clients.session(access, is_urgent=visit.is_young or has_news) as client:

@@ -1,4 +1,4 @@
-"""One visit of a guest cluster, as a value: what it read, did and decided, and when the next one is due."""
+"""What one visit of a guest cluster read and decided, and when the next one is due; `visits` has what a visit does."""
 
 from __future__ import annotations
 
