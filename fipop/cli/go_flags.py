@@ -1,6 +1,6 @@
 """Flags as programs in Go take them, for a click command: bare booleans, `-v=2`, durations.
 
-And the types of values that several commands take.
+And what several commands check.
 """
 
 from __future__ import annotations
@@ -47,32 +47,25 @@ class GoDuration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-class Namespace(click.ParamType[str]):
-    """The name of a namespace."""
-
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name."""
-        if not is_namespace(value):
-            self.fail("must be a DNS label: a-z, 0-9 and -, at most 63 characters", param, ctx)
-        return str(value)
-
-
-class GoInt(click.ParamType[int]):
+class GoInt(click.types.IntParamType):
     """A number as Go reads it, for a short flag too: `-v=2`."""
-
-    name = "integer"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number."""
         text: Any = value.removeprefix("=") if isinstance(value, str) else value
-        return click.INT.convert(text, param, ctx)
+        return super().convert(text, param, ctx)
 
 
 def go_flag(*names: str, **attributes: Any) -> Callable[[F], F]:
     """Return an option of click for a boolean of Go, which is true without a value."""
     return click.option(*names, type=GoBool(), is_flag=False, flag_value="true", **attributes)
+
+
+def check_namespace(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Return a name that a namespace can have, for a callback of click."""
+    if not is_namespace(value):
+        raise click.BadParameter("must be a DNS label: a-z, 0-9 and -, at most 63 characters")
+    return value
 
 
 def parse_duration(text: str) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from fipop.api import names
-from fipop.cli.go_flags import Namespace
+from fipop.cli.go_flags import check_namespace
 from fipop.cli.logs import configure_logging, set_log_level
 from fipop.cli.process import build_identity, ending_on_failure, run_until_asked, take_signals
 from fipop.helm.process import LocalHelm, find_helm
@@ -46,7 +46,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     default=names.OPERATOR_NAMESPACE,
     envvar="POD_NAMESPACE",
     show_default=True,
-    type=Namespace(),
+    callback=check_namespace,
     help="Namespace of kube-fip-config and of the Lease.",
 )
 @click.option(

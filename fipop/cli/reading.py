@@ -22,7 +22,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api import names
 from fipop.api.objects import KubeObject
-from fipop.cli.go_flags import GoDuration, Namespace
+from fipop.cli.go_flags import GoDuration, check_namespace
 from fipop.errors import ApiError, FipopError, UnavailableError
 from fipop.kube.client import KubeClient
 from fipop.kube.config import (
@@ -166,7 +166,7 @@ _ACCESS = (
         default=names.OPERATOR_NAMESPACE,
         envvar="FIPOP_NAMESPACE",
         show_default=True,
-        type=Namespace(),
+        callback=check_namespace,
         help="Namespace in which the operator is installed.",
     ),
 )
