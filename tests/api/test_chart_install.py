@@ -81,7 +81,7 @@ async def test_helm_installs_beside_the_crds_of_kube_fip_operator_as_its_page_sa
     if (await helm.run("version", "--short")).startswith("v3"):
         await helm_on(helm, chart, management, "install", "fipop")
     else:
-        with pytest.raises(ToolFailedError, match="failed to install CRD .* conflict occurred"):
+        with pytest.raises(ToolFailedError, match=r"failed to install CRD .* conflict occurred"):
             await helm_on(helm, chart, management, "install", "fipop")
         await helm_on(helm, chart, management, "install", "fipop", flag)
     await helm.run(
