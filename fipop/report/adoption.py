@@ -52,7 +52,7 @@ class FloatingIPAdoption:
     cluster: str
     fate: AdoptionResult
     before: tuple[str, ...]
-    """What its spec named."""
+    """What its spec named, or what it held if that is empty."""
     after: tuple[str, ...]
     """What it holds."""
     range: str
@@ -143,8 +143,11 @@ def report_adoption(
 
 
 def _report(snapshot: Snapshot, before: FloatingIP | None, after: FloatingIP) -> FloatingIPAdoption:
-    texts = before.status.addresses or before.spec.ipaddress.split(",") if before is not None else ()
-    named, held = read_addresses(texts), read_addresses(after.status.addresses)
+    named: frozenset[Address] = frozenset()
+    if before is not None:
+        asked = read_addresses(before.spec.ipaddress.split(","))
+        named = asked or read_addresses(before.status.addresses)
+    held = read_addresses(after.status.addresses)
     allocated = find_condition(after.status.conditions, ConditionType.ALLOCATED)
     return FloatingIPAdoption(
         namespace=after.namespace,

@@ -11,16 +11,18 @@ from localfleet.assets import ensure
 from localfleet.chart import copy_chart
 from localfleet.controlplane import ControlPlane
 from localfleet.crds import OUR_CRDS, load_crds
-from localfleet.errors import ApiError
+from localfleet.errors import ApiError, ToolFailedError
 from localfleet.helm import Helm
 from localfleet.processes import run_to_end
 from localfleet.waiting import eventually
 from tests.api.emptying import wipe
+from tests.api.test_crd_existing_objects import old_crd, replace_crd
 from tests.chart.legal_values import turns
 from tests.chart.rendering import ROOT, Chart, parse
 from tests.chart.test_access import EVERYTHING_ON
 from tests.chart.test_catalog import all_questions, answers, nested
 from tests.chart.test_legal_values import with_everything_on
+from tests.harness.documentation import DOCS, read_commands
 
 pytestmark = pytest.mark.xdist_group("management")
 
@@ -62,6 +64,30 @@ async def test_helm_installs_and_upgrades_and_never_touches_the_admins_settings(
     await helm.run(
         "uninstall", "fipop", "--namespace", NAMESPACE, "--kubeconfig", management.admin_kubeconfig
     )
+
+
+async def test_helm_installs_beside_the_crds_of_kube_fip_operator_as_its_page_says(
+    management: ControlPlane, helm: Helm, chart: Chart
+) -> None:
+    await create_namespaces(management, {NAMESPACE})
+    for kind in ("FloatingIPRange", "FloatingIP"):
+        crd = old_crd(kind)
+        del crd["metadata"]["annotations"]
+        await replace_crd(management, crd)
+    page = DOCS / "how-to" / "migrate-from-kube-fip-operator.md"
+    (command,) = (each for each in read_commands(page) if each.startswith("helm install"))
+    flag = "--force-conflicts"
+    assert command.split()[-1] == flag
+    if (await helm.run("version", "--short")).startswith("v3"):
+        await helm_on(helm, chart, management, "install", "fipop")
+    else:
+        with pytest.raises(ToolFailedError, match=r"failed to install CRD .* conflict occurred"):
+            await helm_on(helm, chart, management, "install", "fipop")
+        await helm_on(helm, chart, management, "install", "fipop", flag)
+    await helm.run(
+        "uninstall", "fipop", "--namespace", NAMESPACE, "--kubeconfig", management.admin_kubeconfig
+    )
+    await load_crds(management.client, OUR_CRDS)
 
 
 _STRANGERS = (

@@ -44,6 +44,7 @@ def report(
         ({"ipaddress": A}, {"status": {"conditions": [told("AddressInUse")]}}, AdoptionResult.DUPLICATE),
         ({"ipaddress": A}, {"status": {"conditions": [told("AddressNotInRange")]}}, AdoptionResult.REFUSED),
         ({}, {"status": held_by([A])}, AdoptionResult.NEW),
+        ({"status": held_by([A])}, {"status": held_by([A])}, AdoptionResult.ADOPTED),
         ({}, {}, AdoptionResult.WAITING),
     ],
 )
@@ -52,6 +53,15 @@ def test_what_becomes_of_it(before: dict[str, Any], after: dict[str, Any], fate:
     assert [each.fate for each in found.floating_ips] == [fate]
     assert found.counts[fate.value] == 1
     assert found.needs_attention is (fate not in {AdoptionResult.ADOPTED, AdoptionResult.NEW})
+
+
+def test_what_kube_fip_operator_was_asked_for_after_fipop_counts_more_than_the_status_of_then() -> None:
+    before = [build_floating_ip("web", ipaddress=A, status=held_by(["10.0.0.7"]))]
+    (moved,) = report(before, [build_floating_ip("web", ipaddress=A, status=held_by([A]))]).floating_ips
+    assert (moved.fate, moved.before, moved.after) == (AdoptionResult.ADOPTED, (A,), (A,))
+    kept = {**held_by(["10.0.0.7"]), "conditions": [told("AddressInUse")]}
+    (taken,) = report(before, [build_floating_ip("web", ipaddress=A, status=kept)]).floating_ips
+    assert (taken.fate, taken.before, taken.after) == (AdoptionResult.DUPLICATE, (A,), ("10.0.0.7",))
 
 
 def test_one_that_the_operator_will_make_is_told_apart() -> None:

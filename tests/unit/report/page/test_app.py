@@ -115,7 +115,7 @@ async def test_the_overview_shows_problems_first_then_ranges_and_whoever_waits(a
 async def test_a_search_that_finds_nothing_shows_what_was_searched(address: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{address}/search?q=nobody-here") as answer:
         text = await answer.text()
-    assert "whose name has “nobody-here”" in text
+    assert "Nothing has “nobody-here” in its name" in text
     assert "None." not in text
 
 
