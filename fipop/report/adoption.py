@@ -143,10 +143,8 @@ def report_adoption(
 
 
 def _report(snapshot: Snapshot, before: FloatingIP | None, after: FloatingIP) -> FloatingIPAdoption:
-    named: frozenset[Address] = frozenset()
-    if before is not None:
-        asked = read_addresses(before.spec.ipaddress.split(","))
-        named = asked or read_addresses(before.status.addresses)
+    texts = (before.spec.ipaddress.split(","), before.status.addresses) if before is not None else ()
+    named = next(filter(None, map(read_addresses, texts)), frozenset())
     held = read_addresses(after.status.addresses)
     allocated = find_condition(after.status.conditions, ConditionType.ALLOCATED)
     return FloatingIPAdoption(

@@ -38,8 +38,9 @@ async def probe_secret_rights(client: KubeClient, snapshot: Snapshot) -> list[Fi
         try:
             answer = await client.create(SUBJECT_ACCESS_REVIEWS, review)
         except ForbiddenError:
-            right = "create subjectaccessreviews.authorization.k8s.io"
-            message = f"the rights are not known: missing right: {right}"
+            message = (
+                "the rights are not known: missing right: create subjectaccessreviews.authorization.k8s.io"
+            )
             subject = Subject(section=Section.RANCHER, kind="Secrets", name="")
             return [point(subject, Severity.WARNING, "Unread", message, BIND_VIEWER)]
         allowed = (answer.get("status") or {}).get("allowed") is True
