@@ -69,9 +69,8 @@ class Page:
             "/guests": self._guests,
             "/search": self._search,
             "/healthz": self._healthz,
+            **{f"/{name}": _serve_static(name, kind) for name, kind in _STATIC.items()},
         }
-        for name, kind in _STATIC.items():
-            routes[f"/{name}"] = _serve_static(name, kind)
 
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -95,8 +94,7 @@ class Page:
 
         app = web.Application(middlewares=[guard])
         app.on_response_prepare.append(_add_headers)
-        for path, handler in routes.items():
-            app.router.add_get(path, handler)
+        app.add_routes(web.get(path, handler) for path, handler in routes.items())
         return app
 
     def _fail(self, status: int, title: str, problem: str) -> web.Response:
