@@ -26,7 +26,7 @@ from fipop.report.ranges import RangeReport
 from fipop.report.rendering import age, table
 from fipop.report.snapshot import Installation
 from fipop.report.status import Counts, StatusReport, report_status
-from fipop.rollout.kept import describe_change
+from fipop.rollout.plan import describe_change
 from fipop.texts import clean
 
 _RANGES = ("RANGE", "SPACE", "FAMILY", "FULL", "USED", "QUARANTINED", "FREE", "TOTAL", "STATE")

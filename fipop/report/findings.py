@@ -24,8 +24,7 @@ from fipop.report.ranges import NOT_COUNTED, RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
 from fipop.report.values import find_unfitting
-from fipop.rollout.kept import describe_change
-from fipop.rollout.plan import Phase
+from fipop.rollout.plan import Phase, describe_change
 from fipop.texts import sentence
 
 PENDING_GRACE = timedelta(minutes=5)

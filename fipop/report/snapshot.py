@@ -17,8 +17,7 @@ from fipop.api import names
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, parse_addresses
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.rollout.kept import describe_change
-from fipop.rollout.plan import Phase, Rollout
+from fipop.rollout.plan import Phase, Rollout, describe_change
 from fipop.settings.options import DEFAULTS, BadOption, Settings
 
 

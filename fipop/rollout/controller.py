@@ -16,7 +16,7 @@ from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release
 from fipop.interfaces import loop_time
 from fipop.rancher.matching import Guest
-from fipop.rollout.kept import RolloutStore, describe_change
+from fipop.rollout.kept import RolloutStore
 from fipop.rollout.member import Fleet, Member
 from fipop.rollout.plan import (
     Phase,
@@ -27,6 +27,7 @@ from fipop.rollout.plan import (
     begin,
     count,
     decide_goal,
+    describe_change,
     retry,
 )
 from fipop.rollout.targets import find_problem, find_target

@@ -60,18 +60,6 @@ class RolloutStore:
             raise
 
 
-def describe_change(rollout: Rollout) -> str:
-    """Return the versions of the charts of a target, and how it differs from the stable one."""
-    target, stable = rollout.target, rollout.stable or rollout.target
-    found = []
-    for role, chart in target.charts.items():
-        version = stable.charts[role].version
-        former = f"{version} → " if version != chart.version else ""
-        found.append(f"{role.value} {former}{chart.version}")
-    differs = stable.name != target.name and stable.charts == target.charts
-    return ", ".join(found) + (" with other values" if differs else "")
-
-
 def render_rollout(rollout: Rollout, counts: Mapping[str, int]) -> dict[str, str]:
     """Return the data of the ConfigMap. `counts` are for those who read it: no leader does."""
     facts = {

@@ -444,3 +444,15 @@ def _describe_failures(failed: Iterable[str], size: int, succeeded: int, unteste
 def _list(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def describe_change(rollout: Rollout) -> str:
+    """Return the versions of the charts of a target, and how it differs from the stable one."""
+    target, stable = rollout.target, rollout.stable or rollout.target
+    found = []
+    for role, chart in target.charts.items():
+        version = stable.charts[role].version
+        former = f"{version} → " if version != chart.version else ""
+        found.append(f"{role.value} {former}{chart.version}")
+    differs = stable.name != target.name and stable.charts == target.charts
+    return ", ".join(found) + (" with other values" if differs else "")

@@ -25,7 +25,7 @@ from fipop.report.page.snapshots import Snapshots
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind
 from fipop.report.status import StatusReport, describe_wait, find_waits
-from fipop.rollout.kept import describe_change
+from fipop.rollout.plan import describe_change
 from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
