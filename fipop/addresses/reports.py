@@ -1,8 +1,7 @@
 """What guest clusters use, as visits found it, and in which ranges that counts.
 
 What a visit found is kept until a visit that read the same things wholly does not find it any more. It counts in the
-ranges that can serve the guest cluster now, or could when a visit found it: a label that somebody mistypes frees
-nothing.
+ranges that can serve the guest cluster now, or could when a visit found it. So a mistyped label frees no address.
 """
 
 from __future__ import annotations

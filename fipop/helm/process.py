@@ -3,9 +3,8 @@
 It ends at its deadline, if it stops working, and when its task is cancelled. And it leaves fipop its memory and its
 disk, whatever it writes.
 
-fipop speaks to helm 4 and never lets it apply on the server: helm 3 has to go on with its releases, because an upgrade
-of fipop can be taken back; and it would write into namespaces that are there, and fail where somebody else edited a
-field.
+fipop runs helm 4 without server-side apply. After a rollback of fipop, helm 3 continues with the same releases. With
+server-side apply, helm would also write to existing namespaces, and fail if an administrator edited a field.
 """
 
 from __future__ import annotations

@@ -376,7 +376,7 @@ def _stop(rollout: Rollout, fleet: Fleet, affected: Fleet, progress: Progress, s
 
 
 def _is_completed(fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings) -> bool:
-    """Return whether nobody is left, and more have succeeded than cannot be reached."""
+    """Return whether no guest cluster is pending or under way, and more have succeeded than cannot be reached."""
     is_left = _those(progress, RolloutStatus.PENDING) or _those(progress, RolloutStatus.PROGRESSING)
     if is_left or (not settings.kubevip_update and any(each.drifts for each in fleet.values())):
         return False
