@@ -221,10 +221,8 @@ class DemandController:
         if any(each.key == floating_ip.key for each in given.floating_ips):
             has = read_addresses(before.addresses)
         users = sorted(str(each) for each in given.services if not has.isdisjoint(each.addresses))
-        shown, conditions = (
-            None,
-            [each for each in before.conditions if each.type != ConditionType.DEMAND_MET],
-        )
+        shown: WaitingStatus | None = None
+        conditions = [each for each in before.conditions if each.type != ConditionType.DEMAND_MET]
         if given.floating_ips[0].key == floating_ip.key and record.demand is not None:
             demand = record.demand.to_condition(ConditionType.DEMAND_MET)
             conditions.append(replace(demand, observed_generation=before.observed_generation))

@@ -115,7 +115,9 @@ def find_desired(
     )
 
 
-def describe_mismatch(cache: Inventory, floating_ip: FloatingIP, interfaces: Mapping[str, str]) -> str:
+def describe_interface_mismatch(
+    cache: Inventory, floating_ip: FloatingIP, interfaces: Mapping[str, str]
+) -> str:
     """Return how the interface of a floating IP contradicts that of its network; "" if it does not."""
     found = cache.ranges.get("", floating_ip.status.range or "")
     network, wanted = (found.harvester_network or "", floating_ip.spec.interface) if found else ("", "")

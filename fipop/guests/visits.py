@@ -47,7 +47,7 @@ from fipop.guests.desired import (
     DesiredState,
     choose_namespace,
     count_event,
-    describe_mismatch,
+    describe_interface_mismatch,
     find_desired,
     find_needs,
 )
@@ -255,10 +255,8 @@ class VisitController:
         except (ApiError, GuestError) as error:
             visit.unseen, record.releases = error, ()
             return
-        record.other_providers, record.releases = (
-            observed.other_providers,
-            record.mark_foreign(observed.releases),
-        )
+        record.other_providers = observed.other_providers
+        record.releases = record.mark_foreign(observed.releases)
         visit.observed, visit.observed_at = replace(observed, releases=record.releases), began
 
     async def _write_config_map(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
@@ -336,7 +334,8 @@ class VisitController:
             desired,
             self.configuration.settings,
             mismatches={
-                each.key: describe_mismatch(inventory, each, interfaces) for each in desired.floating_ips
+                each.key: describe_interface_mismatch(inventory, each, interfaces)
+                for each in desired.floating_ips
             },
             problem=self.rollout.problem,
             held_up=self.rollout.held_up,
