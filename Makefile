@@ -78,7 +78,7 @@ manifest-guest:
 	scripts/manifest-guest.sh out/fipop-guest.yaml $(or $(IMAGE),fipop:0.1.0)
 
 golden: setup
-	$(BIN)/python -m tests.golden --update $(NAMES)
+	$(BIN)/python -m tests.golden.recording
 
 bench: setup assets
 	$(BIN)/python -m bench.$(or $(PART),ipam)

@@ -2,7 +2,6 @@
 
 import difflib
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ _CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 }
 
 
-@cache
 def _render(name: str) -> str:
     values, known = _CASES.get(name, ({}, ()))
     with tempfile.TemporaryDirectory() as home:
@@ -42,20 +40,12 @@ def _render(name: str) -> str:
         return dump_objects(list(chart.render(values, known=known)))
 
 
-def make_default_chart() -> dict[str, str]:
-    """Return all objects of the defaults."""
-    return {"chart/defaults.yaml": _render("defaults")}
-
-
-def make_chart_cases() -> dict[str, str]:
-    """Return for each set of values what differs from the defaults."""
-    defaults = _render("defaults").splitlines()
-    return {
-        f"chart/{name}.diff": "\n".join(
-            line
-            for line in difflib.unified_diff(defaults, _render(name).splitlines(), n=2, lineterm="")
-            if not line.startswith(("---", "+++", "@@"))
-        )
-        + "\n"
-        for name in _CASES
-    }
+def make_chart() -> dict[str, str]:
+    """Return all objects of the defaults, and for each set of values what differs from them."""
+    defaults = _render("defaults")
+    found = {"defaults.yaml": defaults}
+    for name in _CASES:
+        lines = difflib.unified_diff(defaults.splitlines(), _render(name).splitlines(), n=2, lineterm="")
+        shown = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+        found[f"{name}.diff"] = "\n".join(shown) + "\n"
+    return found
