@@ -98,12 +98,6 @@ PARTS = (
         ci="python -m tests.faults --every 32",
     ),
     Part(
-        name="faults-rollouts",
-        what="rollouts past killed leaders",
-        night="python -m tests.faults.rollouts --limit 12",
-        long="python -m tests.faults.rollouts",
-    ),
-    Part(
         name="faults-services",
         what="fault plans of the cloud provider",
         night="python -m tests.faults.services --every 2 --start SEED",

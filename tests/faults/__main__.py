@@ -18,7 +18,6 @@ from localfleet.assets import ensure_all
 from localfleet.fleet import PROGRAMS, LocalFleet
 from tests.faults import plans as made
 from tests.faults.crowd import CROWD, run_crowd
-from tests.faults.generator import GENERATED, run_generated
 from tests.faults.lane import Lane
 from tests.faults.options import parse
 from tests.faults.outages import OUTAGE, run_outage
@@ -80,8 +79,6 @@ class Run:
                     return await run_crowd(lane, plan)
                 if plan.scenario == OUTAGE:
                     return await run_outage(lane, plan)
-                if plan.scenario == GENERATED:
-                    return await run_generated(lane, plan)
                 result = await run_plan(lane, plan, self.references.get(plan.scenario))
                 if not plan.is_disturbed:
                     passed = [each for one in lane.operators.values() for each in one.proxy.passed]

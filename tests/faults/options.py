@@ -6,12 +6,10 @@ from pathlib import Path
 
 from localfleet.arguments import positive
 from tests.faults.crowd import CROWD
-from tests.faults.generator import GENERATED
 from tests.faults.plans import Plan
 from tests.faults.selection import SCENARIOS, families
 
 OUT = Path("out/faults")
-_SIZED = frozenset({GENERATED, CROWD})
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -111,6 +109,6 @@ def _plan(line: str) -> Plan:
     plan = Plan.from_line(line)
     if plan.scenario not in SCENARIOS:
         raise ValueError(f"there is no scenario {plan.scenario}")
-    if plan.scenario in _SIZED and plan.size < 1:
+    if plan.scenario == CROWD and plan.size < 1:
         raise ValueError(f"{plan.scenario} needs a size")
     return plan

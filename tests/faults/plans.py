@@ -13,7 +13,7 @@ class Plan:
     """`rules` are for the first operator, `others` for the second where there are two.
 
     With `election` the operators choose a leader by the Lease, else all of them work at once. `family` is for the
-    table of results alone. `size` is how many operations a generated sequence has, or floating IPs a crowd.
+    table of results alone. `size` is how many floating IPs a crowd has.
     """
 
     scenario: str

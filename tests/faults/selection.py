@@ -6,16 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from tests.faults import plans as made
 from tests.faults.crowd import CROWD, crowd
-from tests.faults.generator import GENERATED, generated
 from tests.faults.outages import OUTAGE, outages
 from tests.faults.plans import Plan
 from tests.faults.runner import Reference
 from tests.faults.scenarios import ALL, SLOW
 from tests.faults.shown import Event
 
-SEQUENCES = 27
-OPERATIONS = 40
-SCENARIOS = (*ALL, GENERATED, OUTAGE, CROWD)
+SCENARIOS = (*ALL, OUTAGE, CROWD)
 WITH_A_LEADER = frozenset({"appear", "moves", "burst", "demand"})
 """Leases take their time to run out: a few stories do."""
 
@@ -32,7 +29,6 @@ def families() -> frozenset[str]:
         *made.with_two("", 0),
         *made.with_a_leader(""),
         *made.by_the_clock(""),
-        *generated(2, OPERATIONS),
         *outages(),
         crowd(1),
     ]
@@ -66,9 +62,7 @@ def _ask_for(
     asked = options.scenario or SCENARIOS
     first = [crowd(options.crowd)] if CROWD in asked else []
     first += outages() if OUTAGE in asked else []
-    others = choose(references, shown)
-    others += generated(SEQUENCES, OPERATIONS) if GENERATED in asked else []
-    return first + mix(others)
+    return first + mix(choose(references, shown))
 
 
 def mix(plans: Sequence[Plan]) -> list[Plan]:

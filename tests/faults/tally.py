@@ -50,7 +50,6 @@ def final(results: Sequence[Result]) -> str:
     """The last line of a run."""
     return (
         f"faults: plans={sum(is_counted(each) for each in results)} "
-        f"operations={sum(each.operations for each in results)} "
         f"allocations={sum(each.allocations for each in results)} "
         f"violations={sum(len(each.violations) for each in results)}"
     )

@@ -5,7 +5,6 @@ import pytest
 from localfleet.faultproxy.rules import Do, On, Rule, Schedule, classify
 from tests.faults import plans
 from tests.faults.crowd import crowd
-from tests.faults.generator import generated
 from tests.faults.plans import Plan
 
 FIPS = "/apis/kubefip.k8s.binbash.org/v1/namespaces/c-m-a/floatingips"
@@ -94,7 +93,6 @@ def test_every_plan_is_one_line_and_comes_back_from_it() -> None:
         *plans.with_two("moves", 4),
         *plans.with_a_leader("moves"),
         *plans.by_the_clock("moves"),
-        *generated(2, 40),
         crowd(150),
     ]
     for plan in made:
