@@ -11,7 +11,8 @@ from localfleet.faultproxy import Do, On, Rule, Schedule
 from tests.faults.lane import Lane, Operator
 from tests.faults.plans import Plan
 from tests.faults.runner import RESYNC, Result, tail, unrest
-from tests.harness.oracles import Setting, allocations, replay
+from tests.harness.invariants.revisions import Setting, replay
+from tests.harness.invariants.runs import allocations
 
 OUTAGE = "outage"
 UNREADY_SECONDS = (6.0, 45.0)

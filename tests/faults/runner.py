@@ -13,9 +13,18 @@ from tests.faults.lane import Lane, Operator
 from tests.faults.plans import Plan
 from tests.faults.scenarios import ALL, Scenario
 from tests.harness.crashes import find_crashes
-from tests.harness.ends import difference, normalize, takes_any, unsettled
 from tests.harness.history import Json, Key
-from tests.harness.oracles import Setting, allocations, creations, given_out, led_by_two, replay
+from tests.harness.invariants.rest import unsettled
+from tests.harness.invariants.revisions import Setting, replay
+from tests.harness.invariants.runs import (
+    allocations,
+    creations,
+    difference,
+    given_out,
+    led_by_two,
+    normalize,
+    takes_any,
+)
 from tests.harness.stored import Owner
 
 PATIENCE_SECONDS = 180.0
@@ -72,7 +81,6 @@ class Result:
     writes: int = 0
     allocations: int = 0
     given_out: int = 0
-    operations: int = 0
     seconds: float = 0.0
     end: Json = field(default_factory=dict)
     end_of_two: Json = field(default_factory=dict)

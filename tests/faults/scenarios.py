@@ -10,7 +10,7 @@ from localfleet.rancher_plan import GuestKind
 from tests.faults.lane import HARVESTER, Lane
 from tests.faults.plans import Plan
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, RecordedGuest
-from tests.harness.oracles import let_go_in_use, most_floating_ips, used_in_two
+from tests.harness.invariants.revisions import let_go_in_use, most_floating_ips, used_in_two
 from tests.harness.stored import condition, is_held, is_seen, owner_of, seconds, slot_of
 
 Act = Callable[[Lane], Awaitable[None]]

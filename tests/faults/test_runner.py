@@ -8,7 +8,7 @@ import pytest
 from localfleet.faultproxy import Do, On, Rule
 from tests.faults.plans import Plan, undisturbed
 from tests.faults.runner import Reference, compare
-from tests.harness.ends import normalize, takes_any
+from tests.harness.invariants.runs import normalize, takes_any
 
 ONE_KILLED = Plan(scenario="moves", family="killed", rules=(Rule(on=On.WRITE, do=Do.KILL_AFTER, nth=3),))
 ONE_LATE = Plan(scenario="moves", family="late", rules=(Rule(on=On.WRITE, do=Do.CUT_LATE, nth=3),))

@@ -33,9 +33,9 @@ from tests.harness.api_in_memory import (
     respond_with_text,
 )
 from tests.harness.helm_in_memory import HelmInMemory
-from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Change
-from tests.harness.oracles import Judge, Setting
-from tests.harness.stored import condition, is_held
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change
+from tests.harness.invariants.revisions import Judge, Setting
+from tests.harness.stored import addresses_of, condition, is_held
 from tests.harness.virtual_time import VirtualClock, VirtualLoop, virtual_now
 
 WORKSPACE = "fleet-default"
@@ -77,6 +77,8 @@ class Guest(ApiInMemory):
     """So many of the next writes take effect, and their answers never arrive."""
     asked: int = 0
     """How many requests Rancher was asked to pass on to it."""
+    is_asked: bool = False
+    """Whether it answers a request now: what is written meanwhile, its owner did not write."""
 
     async def before(self, _request: ApiRequest) -> None:
         """Answer as this guest cluster does."""
@@ -127,7 +129,11 @@ class Guest(ApiInMemory):
         target = self.parse(request.path)
         refused = self.forbidden | (self.protected if request.method != "GET" else set())
         if target is None or target.plural not in refused:
-            return ApiInMemory.answer(self, request)
+            self.is_asked = True
+            try:
+                return ApiInMemory.answer(self, request)
+            finally:
+                self.is_asked = False
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403}
         return Answer(status=403, body={**body, "reason": "Forbidden", "message": "as the test says"})
 
@@ -158,6 +164,22 @@ class Guest(ApiInMemory):
     def remove_service(self, name: str = "web", namespace: str = "default") -> None:
         """Delete a Service."""
         self.remove(("services", namespace, name))
+
+
+def written_to(guest: Guest) -> set[str]:
+    """Return the addresses in the ConfigMap of a guest cluster."""
+    return addresses_of({"data": guest.config_map})
+
+
+def services_of(guest: Guest) -> set[str]:
+    """Return the addresses that Services of a guest cluster use."""
+    found: set[str] = set()
+    return found.union(*map(addresses_of, guest.of_kind("services").values()))
+
+
+def used_by(guest: Guest) -> set[str]:
+    """Return the addresses that a guest cluster uses."""
+    return written_to(guest) | services_of(guest)
 
 
 @dataclass(slots=True)
@@ -207,6 +229,9 @@ class Fleet:
         self.operators: list[Running] = []
         self.judge = Judge(setting=Setting())
         self.memory.listeners.append(self._judge)
+        self.judge_guest: Callable[[Guest, Commit], None] = self._judge_guest
+        """Hears of each write to a guest cluster."""
+        self._heard: set[str] = set()
         self._install()
 
     # Time
@@ -497,6 +522,9 @@ class Fleet:
         if not guest.objects:
             for each in ("default", "kube-system"):
                 guest.put(("namespaces", "", each), _object(("namespaces", "", each)))
+        if guest_id not in self._heard:
+            self._heard.add(guest_id)
+            guest.listeners.append(lambda commit: self.judge_guest(guest, commit))
         self._put(("namespaces", "", guest_id))
         self._put_management_cluster(guest_id, name, workspace, provider, connected=connected)
         kubeconfig = base64.b64encode(json.dumps(_kubeconfig(guest_id)).encode()).decode()
@@ -568,6 +596,7 @@ class Fleet:
 
     def remove_guest(self, guest_id: str, *, workspace: str = WORKSPACE, named: str = "") -> None:
         """Take a guest cluster out of Rancher. Whether it still runs, nobody there knows then."""
+        self.carries(guest_id, set())
         self.memory.remove((CLUSTERS, workspace, named or f"cluster-{guest_id}"))
         self.memory.remove((CLUSTERS, "", guest_id))
 
@@ -720,6 +749,22 @@ class Fleet:
                 namespace=namespace,
                 name=name,
                 obj=commit.obj,
+            )
+        )
+
+    def _judge_guest(self, guest: Guest, commit: Commit) -> None:
+        if commit.key[0] in {"configmaps", "services"}:
+            self.carries(guest.id, used_by(guest), by_owner=not guest.is_asked)
+
+    def carries(self, guest_id: str, texts: set[str], *, by_owner: bool = True) -> None:
+        """Have the judge know which addresses a guest cluster uses now."""
+        self.judge.take_carried(
+            Carried(
+                revision=self.memory.version,
+                at=self.now.timestamp(),
+                guest=guest_id,
+                addresses=frozenset(texts),
+                by_admin=by_owner,
             )
         )
 

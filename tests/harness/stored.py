@@ -5,12 +5,14 @@ from datetime import datetime
 from functools import lru_cache
 from ipaddress import ip_address
 
-from tests.harness.history import Json, Key
+from tests.harness.history import Json, Key, addresses_in
 
 Slot = tuple[str, str]
 """An address in its space."""
 Owner = tuple[str, str]
 """Namespace and name of a floating IP."""
+MADE = "kubefip.k8s.binbash.org/made"
+"""On a floating IP that fipop made for Services: which spec fipop wrote last, address and all."""
 
 
 def slot_of(reservation: Json) -> Slot:
@@ -41,6 +43,18 @@ def slots_named_by(floating_ip: Json) -> frozenset[Slot]:
 @lru_cache(maxsize=16_384)
 def canonical(text: str) -> str:
     return str(ip_address(text))
+
+
+def addresses_of(obj: Json) -> set[str]:
+    """Return the single addresses that a ConfigMap or a Service of a guest cluster uses."""
+    if "data" in obj:
+        return set().union(*map(addresses_in, (obj["data"] or {}).values()))
+    spec = obj.get("spec") or {}
+    found = [
+        each["ip"] for each in ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    ]
+    found += [spec["loadBalancerIP"]] if spec.get("loadBalancerIP") else []
+    return {canonical(text) for text in (*found, *(spec.get("externalIPs") or ()))}
 
 
 def condition(obj: Json, kind: str) -> tuple[str, str]:

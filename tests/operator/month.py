@@ -9,11 +9,11 @@ from random import Random
 from fipop.api import names
 from fipop.interfaces import ApiRequest
 from tests.harness.api_in_memory import Json, Key, copy_json
-from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet, Guest
+from tests.harness.fleet import CLUSTERS, WORKSPACE, Fleet, Guest, services_of, written_to
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
+from tests.harness.invariants.uses import LATE_SECONDS, SENT_AT, Oracle
 from tests.harness.provider_stand_in import ProviderStandIn
 from tests.harness.stored import is_held, of_kind
-from tests.operator.oracle import LATE_SECONDS, SENT_AT, Oracle, services_of, written_to
 
 FIRST = ("c-m-a", "c-m-b", "c-m-c")
 MOST_GUESTS = 5
@@ -290,7 +290,6 @@ class Month:
         objects = dict(self.fleet.guests[former].objects) if former else {}
         for key, each in objects.items():
             guest.put(key, each)
-        guest.listeners.append(partial(self.oracle.take_guest_commit, guest))
         self.fleet.add_guest(
             guest_id,
             named=name,

@@ -23,21 +23,13 @@ from fipop.api import names
 from fipop.interfaces import ApiRequest
 from tests.harness.api_in_memory import Link
 from tests.harness.crashes import crashes
-from tests.harness.ends import unsettled
-from tests.harness.fleet import Fleet, Running
+from tests.harness.fleet import Fleet, Running, used_by, written_to
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
-from tests.harness.stored import is_held, of_kind, owner_of, slot_of, slots_named_by
+from tests.harness.invariants.rest import stuck_in_quarantine, unmet_demand, unsettled
+from tests.harness.invariants.uses import LATE_SECONDS, LIVES_ON_SECONDS, OPERATOR, SENT_AT, Oracle
+from tests.harness.stored import of_kind, slots_named_by
 from tests.harness.virtual_time import run_virtually
 from tests.operator.month import MISTYPED, GuestAtWork, Month
-from tests.operator.oracle import (
-    LATE_SECONDS,
-    LIVES_ON_SECONDS,
-    OPERATOR,
-    SENT_AT,
-    Oracle,
-    used_by,
-    written_to,
-)
 
 WATCHED = (FLOATING_IPS, RANGES, RESERVATIONS, "clusters", "namespaces")
 ACTS = 60
@@ -164,11 +156,12 @@ class Life:
             version = self.fleet.memory.version
             await self._sleep_alive(QUIET_SECONDS)
             written = [each.key for each in self.fleet.commits_since(version)]
+            objects = self.fleet.memory.objects
             wrong = [
                 *(f"a quiet fleet is written: {key}" for key in written[:3]),
                 *self._unsettled(),
-                *self._unserved(),
-                *self._stuck_in_quarantine(),
+                *(each for guest_id in self._followed() for each in unmet_demand(objects, guest_id)),
+                *stuck_in_quarantine(objects, self._is_waited_for),
             ]
             if not wrong:
                 break
@@ -189,80 +182,40 @@ class Life:
         carried = {each.id: frozenset(written_to(each)) for each in guests}
         unwritten = set(self.oracle.by_hand)
         for each in guests:
-            others = {text for other in guests if other is not each for text in used_by(other)}
-            own = {
-                slot[1]
-                for found in of_kind(objects, FLOATING_IPS)
-                if found["metadata"]["namespace"] == each.id
-                for slot in slots_named_by(found)
-            }
-            annotations = [
-                found["metadata"].get("annotations") or {}
-                for found in of_kind(objects, FLOATING_IPS)
-                if found["metadata"]["namespace"] == each.id
+            mine = [
+                found for found in of_kind(objects, FLOATING_IPS) if found["metadata"]["namespace"] == each.id
             ]
+            own = {text for found in mine for _, text in slots_named_by(found)}
+            others = {text for other in guests if other is not each for text in used_by(other)}
+            annotations = [found["metadata"].get("annotations") or {} for found in mine]
+            config_map = each.objects.get(("configmaps", "kube-system", names.GUEST_CONFIG_MAP)) or {}
+            noted = (config_map.get("metadata") or {}).get("annotations") or {}
+            # An address that two guest clusters use (rule "what a key keeps"); GitOps can pause one again at the end,
+            # or mistype its cluster. One that has no address yet may get what the key names. Registered again under
+            # another id: the keys are none of fipop's now.
             is_left_alone = any(
                 names.ANNOTATION_PAUSED in some or some.get(names.ANNOTATION_CLUSTER) == MISTYPED
                 for some in annotations
             )
-            config_map = each.objects.get(("configmaps", "kube-system", names.GUEST_CONFIG_MAP)) or {
-                "metadata": {}
-            }
-            has_one = any(
-                found["metadata"]["namespace"] == each.id for found in of_kind(objects, FLOATING_IPS)
-            )
-            is_foreign = names.ANNOTATION_APPLIED not in (config_map["metadata"].get("annotations") or {})
-            if not own and (has_one or is_foreign):
-                # One that has no address yet may get what the key names. Registered again under another id: the keys
-                # are none of fipop's now.
-                unwritten.add(each.id)
-            # An address that two guest clusters use (rule "what a key keeps"); GitOps can pause one again at the end,
-            # or mistype its cluster.
-            if own & others or each.is_gone or is_left_alone:
+            has_none = not own and (bool(mine) or names.ANNOTATION_APPLIED not in noted)
+            if own & others or each.is_gone or is_left_alone or has_none:
                 unwritten.add(each.id)
         found = unsettled(objects, carried, unwritten=unwritten)
         # A count takes in what guest clusters use by hand (rule "what counts").
         return [each for each in found if " counts " not in each]
 
-    def _unserved(self) -> list[str]:
-        """What is not as the demand wants it (rules "making" and "letting go")."""
-        objects, found = self.fleet.memory.objects, []
-        pool = objects.get((RANGES, "", "pool"))
-        per_guest = (pool or {"spec": {}})["spec"].get("perGuest")
-        for guest in self._in_rancher() if per_guest else ():
-            mine = [
-                each for each in of_kind(objects, FLOATING_IPS) if each["metadata"]["namespace"] == guest.id
-            ]
-            is_followed = bool(mine) and not (guest.is_gone or guest.id in self.oracle.by_hand)
-            mine.sort(key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
-            oldest = next(iter(mine), {})
-            annotations = (oldest.get("metadata") or {}).get("annotations") or {}
-            named = (oldest.get("status") or {}).get("range") or annotations.get(names.ANNOTATION_RANGE)
-            if not is_followed or named != "pool":
-                continue
-            here = [each for each in mine if (each.get("status") or {}).get("range") == "pool"]
-            made = [
-                each for each in here if names.ANNOTATION_MADE in (each["metadata"].get("annotations") or {})
-            ]
-            if len(made) > per_guest["maxAllocate"]:
-                found.append(f"{guest.id} has {len(made)} floating IPs that fipop made")
-            told = [each["type"] for each in (oldest.get("status") or {}).get("conditions") or ()]
-            if "DemandMet" not in told:
-                found.append(f"{guest.id} does not say whether its demand is met")
-        return found
+    def _followed(self) -> list[str]:
+        """The guest clusters whose Services fipop can serve."""
+        return [
+            each.id for each in self._in_rancher() if not (each.is_gone or each.id in self.oracle.by_hand)
+        ]
 
-    def _stuck_in_quarantine(self) -> list[str]:
-        """What waits though nobody uses it (I4)."""
-        found = []
-        for each in of_kind(self.fleet.memory.objects, RESERVATIONS):
-            guest_id, text = owner_of(each)[0], slot_of(each)[1]
-            guest = next((guest for guest in self._in_rancher() if guest.id == guest_id), None)
-            is_used = guest is not None and (guest.is_gone or text in used_by(guest))
-            now = asyncio.get_running_loop().time()
-            is_waited_for = now - self.oracle.left_at.get(guest_id, -LIVES_ON_SECONDS) < LIVES_ON_SECONDS
-            if not is_held(each) and not is_used and not is_waited_for:
-                found.append(f"{slot_of(each)} stays in the quarantine of {owner_of(each)}")
-        return found
+    def _is_waited_for(self, guest_id: str, text: str) -> bool:
+        """Whether a quarantine rightly waits for a guest cluster."""
+        guest = next((guest for guest in self._in_rancher() if guest.id == guest_id), None)
+        left_at = self.oracle.left_at.get(guest_id, -LIVES_ON_SECONDS)
+        is_used = guest is not None and (guest.is_gone or text in used_by(guest))
+        return is_used or asyncio.get_running_loop().time() - left_at < LIVES_ON_SECONDS
 
     def _in_rancher(self) -> list[GuestAtWork]:
         ids = {each["status"]["clusterName"] for each in self.month.clusters()}

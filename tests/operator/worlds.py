@@ -1,36 +1,24 @@
 """Random worlds of one operator and its guest clusters: a SIMULATION. The invariants are judged as everywhere.
 
-Beside them a naive model, which knows nothing of the product, reads the stored objects and says who waits in vain.
+Beside them, at each rest nobody waits in vain, and a fresh operator changes nothing.
 `python -m tests.operator.worlds 2000 --seed 7` runs many; each world is one number, which replays it.
 """
 
 import argparse
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from ipaddress import ip_address
 from random import Random
 
 from fipop.api import names
-from tests.harness.api_in_memory import Commit, Json
+from tests.harness.api_in_memory import Json
 from tests.harness.crashes import crashes
-from tests.harness.ends import unmatched
-from tests.harness.fleet import Fleet
-from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried
-from tests.harness.stored import (
-    Slot,
-    canonical,
-    condition,
-    is_held,
-    of_kind,
-    owner_of,
-    slot_of,
-    slots_named_by,
-)
+from tests.harness.fleet import Fleet, services_of
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
+from tests.harness.invariants.rest import unmatched, waiting_in_vain
+from tests.harness.stored import condition, is_held, of_kind, owner_of, slot_of, slots_named_by
 from tests.harness.virtual_time import run_virtually
-from tests.operator.oracle import services_of
 
 GUESTS = ("c-m-a", "c-m-b", "c-m-c")
 NAMES = ("pool", "other", "third")
@@ -75,8 +63,7 @@ class World:
 
     async def _begin(self) -> None:
         for guest_id, labels in zip(GUESTS, LABELS, strict=True):
-            guest = self.fleet.add_guest(guest_id, is_served=self.chance.random() < 0.5, labels=labels)
-            guest.listeners.append(partial(self._hear, guest_id))
+            self.fleet.add_guest(guest_id, is_served=self.chance.random() < 0.5, labels=labels)
         for name in NAMES[:2]:
             self._make_range(name)
         await self.fleet.start(leader_election=False)
@@ -116,26 +103,13 @@ class World:
         await fleet.restart(leader_election=False, seconds=60)
         if (after := self._plain()) != before:
             self.problems.append(f"a fresh operator finds {_difference(before, after)}")
-        model = NaiveModel(fleet.memory.objects, self._used())
-        return [*fleet.problems, *self.problems, *unmatched(fleet.memory.objects), *model.waiting_in_vain()]
-
-    def _hear(self, guest_id: str, commit: Commit) -> None:
-        """Have a write to a ConfigMap judged: it adds only what fipop holds for this guest cluster alone."""
-        if commit.key[0] == "configmaps":
-            texts = self.fleet.guests[guest_id].addresses
-            self.fleet.judge.take_carried(
-                Carried(
-                    revision=self.fleet.memory.version,
-                    at=commit.at.timestamp(),
-                    guest=guest_id,
-                    addresses=frozenset(map(canonical, texts)),
-                    by_admin=False,
-                )
-            )
-
-    def _used(self) -> dict[str, set[str]]:
-        """Return what Services of guest clusters use: a reported address is not free (rule "use")."""
-        return {each.id: services_of(each) for each in self.fleet.guests.values()}
+        used = {each.id: services_of(each) for each in fleet.guests.values()}
+        return [
+            *fleet.problems,
+            *self.problems,
+            *unmatched(fleet.memory.objects),
+            *waiting_in_vain(fleet.memory.objects, used),
+        ]
 
     def _plain(self) -> dict[object, object]:
         """Return what counts of every object: who holds what, which address each names, and whether it was refused."""
@@ -248,94 +222,6 @@ class World:
     def _any(self, plural: str) -> Json | None:
         found = of_kind(self.fleet.memory.objects, plural)
         return self.chance.choice(found) if found else None
-
-
-@dataclass
-class NaiveModel:
-    """Which floating IP could have an address, told from the stored objects alone."""
-
-    objects: dict[tuple[str, str, str], Json]
-    used: dict[str, set[str]] = field(default_factory=dict)
-    """The addresses that guests use, by their ids."""
-
-    def waiting_in_vain(self) -> Iterator[str]:
-        """Whose range could serve it has an address, and the one that it names, if it is free."""
-        for each in self._floating_ips():
-            where = self.objects.get((RANGES, "", self._range_name(each)))
-            spec = each.get("spec") or {}
-            if (
-                where is None
-                or not self._serves_all(where)
-                or spec.get("ipFamilyPolicy")
-                or spec.get("ipFamilies")
-            ):
-                continue
-            space = where["spec"].get("addressSpace", SPACES[0])
-            taken = self._taken_from(each)
-            free = {text for text in self._assigned(where) if (space, text) not in taken}
-            held = {address for _, address in slots_named_by(each)}
-            wanted = [canonical(text) for text in (spec.get("ipaddress") or "").split(",") if text]
-            served = [text for text in free if ("." in text) == any("." in each for each in _pool(where))]
-            if not wanted and not held and served:
-                yield f"{each['metadata']} waits, though {sorted(served)} are free: {each.get('status')}"
-            if len(wanted) == 1 and wanted[0] in free and wanted[0] not in held:
-                yield f"{each['metadata']} does not get {wanted[0]}, which is free: {each.get('status')}"
-
-    def _taken_from(self, floating_ip: Json) -> set[Slot]:
-        owner = (_guest(floating_ip), floating_ip["metadata"]["name"])
-        taken = {slot_of(each) for each in self._reservations() if owner_of(each) != owner}
-        for each in self._floating_ips():
-            if (_guest(each), each["metadata"]["name"]) != owner:
-                taken |= slots_named_by(each)
-        wanted = (floating_ip.get("spec") or {}).get("ipaddress")
-        for guest_id, used in self.used.items():  # what its own guest uses it gets if it names it
-            if guest_id != owner[0] or not wanted:
-                taken |= {(space, each) for space in SPACES for each in used}
-        return taken
-
-    def _range_name(self, floating_ip: Json) -> str:
-        return str((floating_ip["metadata"].get("annotations") or {}).get(names.ANNOTATION_RANGE) or "")
-
-    @staticmethod
-    def _serves_all(where: Json) -> bool:
-        limits = ("draining", "maxPerGuest", "restrictToMatching")
-        ready = condition(where, "Ready")
-        return not any(where["spec"].get(each) for each in limits) and ready[0] == "True"
-
-    def _assigned(self, where: Json) -> set[str]:
-        """Return the addresses that a range assigns: those of its pool that no older range of its space has."""
-        found = _pool(where)
-        for each in of_kind(self.objects, RANGES):
-            is_near = each["spec"].get("addressSpace", SPACES[0]) == where["spec"].get(
-                "addressSpace", SPACES[0]
-            )
-            if is_near and _age(each) < _age(where):
-                found -= _pool(each)
-        return found
-
-    def _reservations(self) -> list[Json]:
-        return of_kind(self.objects, RESERVATIONS)
-
-    def _floating_ips(self) -> list[Json]:
-        return of_kind(self.objects, FLOATING_IPS)
-
-
-def _pool(where: Json) -> set[str]:
-    found: set[str] = set()
-    for part in where["spec"]["iprange"].split(","):
-        first, last = (ip_address(text) for text in part.split("-"))
-        if int(first) > int(last):
-            return set()
-        found |= {str(type(first)(number)) for number in range(int(first), int(last) + 1)}
-    return found
-
-
-def _age(where: Json) -> tuple[str, str]:
-    return where["metadata"]["creationTimestamp"], where["metadata"]["name"]
-
-
-def _guest(floating_ip: Json) -> str:
-    return str(floating_ip["metadata"]["namespace"])
 
 
 def _difference(before: dict[object, object], after: dict[object, object]) -> str:

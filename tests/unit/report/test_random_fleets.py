@@ -33,9 +33,9 @@ from fipop.report.page.app import Page
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.reading import read_snapshot
 from tests.golden.fleet_server import NOW, Fleet
-from tests.harness.address_book import Book, Ip, pool_of, space_of_range, written_by
 from tests.harness.api_in_memory import Response, respond
 from tests.harness.healthy_operator import build_healthy_operator
+from tests.harness.invariants.view import Ip, View, pool_of, space_of_range, written_by
 from tests.harness.objects import (
     Json,
     build_floating_ip,
@@ -79,8 +79,8 @@ class World:
         return build_healthy_operator() | {each.path(): _complete(each, found) for each, found in served}
 
     @property
-    def book(self) -> Book:
-        return Book(self.ranges, self.floating_ips, self.reservations)
+    def book(self) -> View:
+        return View(self.ranges, self.floating_ips, self.reservations)
 
     def may_read(self, *resources: Resource) -> bool:
         return self.refused.isdisjoint(resources)
@@ -264,7 +264,7 @@ def test_who_says_of_an_address_what_the_objects_say(server: Server, world: Worl
         assert code == (4 if world.refused else 0 if known else 1)
 
 
-def _is_given(book: Book, range_name: str, address: Ip, space: str) -> bool:
+def _is_given(book: View, range_name: str, address: Ip, space: str) -> bool:
     found = book.range(range_name)
     return found is not None and space_of_range(found) == space and address in book.given(found)
 
@@ -353,7 +353,7 @@ def test_a_fleet_that_the_operator_calls_ready_passes_the_check(server: Server, 
         assert code == (1 if failed else 4 if world.refused else 0)
 
 
-def _had_twice(book: Book) -> Iterator[str]:
+def _had_twice(book: View) -> Iterator[str]:
     for space, address in {*book.held, *book.named}:
         holder = book.holder(space, address)
         if holder is not None and not holder[2] and len(book.having(space, address)) > 1:
@@ -421,7 +421,7 @@ def _rows(text: str) -> dict[tuple[str, Ip], str]:
     return {(space, ipaddress.ip_address(address)): state for address, state, space in _ROW.findall(text)}
 
 
-def _cell(book: Book, found: Json, address: Ip) -> str:
+def _cell(book: View, found: Json, address: Ip) -> str:
     name, space = found["metadata"]["name"], space_of_range(found)
     holder, given_here = book.holder(space, address), book.given(found)
     is_in_pool, is_written = address in pool_of(found), address in written_by(found)

@@ -1,97 +1,16 @@
-"""States at rest: what keeps one from being so (I2, I4), and where the end states of two runs differ."""
+"""Where the end states of two runs differ, and what their histories count."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
 
-from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Json, Key
-from tests.harness.stored import (
-    Owner,
-    Slot,
-    canonical,
-    is_address,
-    is_held,
-    name_of,
-    of_kind,
-    owner_of,
-    slot_of,
-    slots_named_by,
-)
+from localfleet.faultproxy import On, Passed
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, History, Json, Key
+from tests.harness.stored import MADE, Owner, is_address, is_held, name_of, of_kind, owner_of, slot_of
 
-_MADE = "kubefip.k8s.binbash.org/made"
-"""Says which spec fipop wrote last, address and all."""
-
-
-def unsettled(
-    now: Mapping[Key, Json], carried: Mapping[str, frozenset[str]], *, unwritten: Iterable[str] = ()
-) -> list[str]:
-    """What keeps a state from being one at rest: I2, unseen generations, guests that lack what is theirs.
-
-    `unwritten` are guests that are not to be written, such as the loser of an address that was given out twice.
-    """
-    found = unmatched(now)
-    for key, obj in now.items():
-        if key[0] in {FLOATING_IPS, RANGES}:
-            seen = (obj.get("status") or {}).get("observedGeneration")
-            if seen != obj["metadata"]["generation"]:
-                found.append(f"{key} was seen at generation {seen} of {obj['metadata']['generation']}")
-    found += _uncounted(now)
-    skipped = set(unwritten)
-    for guest, addresses in carried.items():
-        mine = (each for each in of_kind(now, FLOATING_IPS) if each["metadata"]["namespace"] == guest)
-        own = {text for each in mine for _, text in slots_named_by(each)}
-        if guest not in skipped and addresses != own:
-            found.append(f"guest {guest} carries {sorted(addresses)}, its floating IPs hold {sorted(own)}")
-    return sorted(found)
-
-
-def unmatched(now: Mapping[Key, Json]) -> list[str]:
-    """Held reservations that are not the addresses of living floating IPs, and the other way round (I2)."""
-    held = {
-        slot_of(each): (owner_of(each), each["spec"]["owner"].get("uid"))
-        for each in of_kind(now, RESERVATIONS)
-        if is_held(each)
-    }
-    named: dict[Slot, tuple[Owner, str]] = {}
-    for each in of_kind(now, FLOATING_IPS):
-        meta = each["metadata"]
-        for slot in slots_named_by(each):
-            named[slot] = ((meta["namespace"], meta["name"]), meta["uid"])
-    wrong = [
-        f"{slot} is held by {who}, named by {named.get(slot)}"
-        for slot, who in held.items()
-        if named.get(slot) != who
-    ]
-    return wrong + [
-        f"{slot} is named by {who} and not held" for slot, who in named.items() if slot not in held
-    ]
-
-
-def _uncounted(now: Mapping[Key, Json]) -> list[str]:
-    """Ranges whose status counts other than there are reservations; what is only reported counts as in quarantine."""
-    used: Counter[str] = Counter()
-    waiting: Counter[str] = Counter()
-    reserved = set()
-    for obj in of_kind(now, RESERVATIONS):
-        (used if is_held(obj) else waiting)[obj["spec"]["range"]] += 1
-        reserved.add(slot_of(obj))
-    found = []
-    for obj in of_kind(now, RANGES):
-        name, status = name_of(obj), obj.get("status") or {}
-        capacity, reported = status.get("capacity"), status.get("reported") or ()
-        if capacity is None or len(reported) < status.get("reportedCount", 0):
-            continue
-        space = (obj.get("spec") or {}).get("addressSpace", "default")
-        alone = {(space, canonical(each["address"])) for each in reported} - reserved
-        counted = capacity["used"] + capacity["quarantined"]
-        there = used[name] + waiting[name] + len(alone)
-        if counted not in {there - capacity.get("outOfRange", 0), there}:
-            found.append(
-                f"range {name} counts {capacity}, there are {used[name]} held, {waiting[name]} waiting, "
-                f"{len(alone)} reported"
-            )
-    return found
+ON_THE_WAY_SECONDS = 0.5
+"""So long a request may be on its way when the Lease changes hands."""
 
 
 def normalize(
@@ -160,7 +79,7 @@ def _plain_floating_ip(obj: Json, masks: Mapping[str, str]) -> Json:
     address = spec.pop("ipaddress", "")
     annotations = obj["metadata"].get("annotations") or {}
     return {
-        "annotations": {name: text if name != _MADE else "" for name, text in sorted(annotations.items())},
+        "annotations": {name: text if name != MADE else "" for name, text in sorted(annotations.items())},
         "finalizers": obj["metadata"].get("finalizers") or [],
         "spec": spec,
         "ipaddress": [
@@ -196,3 +115,63 @@ def _plain_capacity(capacity: Json) -> Json:
 def _plain_conditions(status: Json) -> list[str]:
     found = status.get("conditions") or ()
     return sorted(f"{each['type']}={each['status']} {each.get('reason', '')}" for each in found)
+
+
+def led_by_two(passed: Mapping[str, Sequence[Passed]]) -> list[str]:
+    """Writes of our kinds that came from an operator after another one had gained the Lease.
+
+    `passed` is what came by from each operator. What was on its way when the Lease changed hands is let off.
+    """
+    holder, held_since, found = "", 0.0, []
+    for at, name, each in sorted(
+        ((each.at, name, each) for name, requests in passed.items() for each in requests),
+        key=lambda one: one[:2],
+    ):
+        if each.holder and name != holder:
+            holder, held_since = name, at
+        ours = each.seen.verb is On.WRITE and each.seen.plural in {FLOATING_IPS, RANGES, RESERVATIONS}
+        if ours and holder and name != holder and at > held_since + ON_THE_WAY_SECONDS:
+            found.append(
+                f"lease: {name} writes {each.seen.plural} {at - held_since:.1f} s after {holder} took the lead"
+            )
+    return found
+
+
+def creations(history: History) -> Counter[str]:
+    """How many objects of each kind were created (`+`) and deleted (`-`)."""
+    there: set[Key] = set()
+    counted: Counter[str] = Counter()
+    for change in history.changes:
+        if change.obj is None:
+            counted[f"-{change.plural}"] += change.revision > 0
+            there.discard(change.key)
+        elif change.key not in there:
+            counted[f"+{change.plural}"] += change.revision > 0
+            there.add(change.key)
+    return counted
+
+
+def allocations(history: History) -> int:
+    """How often an address came into somebody's possession."""
+    held: set[str] = set()
+    count = 0
+    for change in history.changes:
+        if change.plural != RESERVATIONS:
+            continue
+        if change.obj is not None and is_held(change.obj):
+            count += change.name not in held and change.revision > 0
+            held.add(change.name)
+        else:
+            held.discard(change.name)
+    return count
+
+
+def given_out(history: History) -> int:
+    """How often an address was given out: one that goes back to its owner out of quarantine was so before."""
+    return len(
+        {
+            (slot_of(change.obj), owner_of(change.obj), change.obj["metadata"].get("uid"))
+            for change in history.changes
+            if change.plural == RESERVATIONS and change.obj is not None and is_held(change.obj)
+        }
+    )

@@ -1,4 +1,4 @@
-"""An independent reading of ranges, floating IPs and reservations: who has which address, and what each range can give.
+"""A view of ranges, floating IPs, reservations and reports: who has which address, and what each range can give.
 
 Nothing here is asked of the product. Texts of ranges are single addresses, `first-last`, and CIDRs.
 """
@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.harness.objects import Json
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Json, Key
+from tests.harness.stored import Owner, of_kind, owner_of
 
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
-Owner = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
-    """What is served, kind by kind."""
+class View:
+    """What is stored, kind by kind."""
 
     ranges: tuple[Json, ...] = ()
     floating_ips: tuple[Json, ...] = ()
@@ -25,6 +25,11 @@ class Book:
     named: dict[tuple[str, Ip], set[Owner]] = field(default_factory=dict, init=False)
     reported: dict[tuple[str, Ip], tuple[str, list[str]]] = field(default_factory=dict, init=False)
     """What only guest clusters use: the range whose status says so, and the guest clusters."""
+
+    @classmethod
+    def of(cls, now: Mapping[Key, Json]) -> "View":
+        """Return the view of a store."""
+        return cls(*(tuple(of_kind(now, each)) for each in (RANGES, FLOATING_IPS, RESERVATIONS)))
 
     def __post_init__(self) -> None:
         for each in self.reservations:
@@ -100,6 +105,13 @@ class Book:
     def taken(self, space: str) -> set[Ip]:
         """Return the addresses of a space that a floating IP has, had last or names, or that a guest cluster uses."""
         return {address for one, address in (*self.held, *self.named, *self.reported) if one == space}
+
+    def had_by_others(self, space: str, owner: Owner) -> set[Ip]:
+        """Return the addresses of a space that reservations and floating IPs of other owners name."""
+        held = {slot[1] for slot, each in self.held.items() if slot[0] == space and owner_of(each) != owner}
+        return held | {
+            slot[1] for slot, owners in self.named.items() if slot[0] == space and owners - {owner}
+        }
 
     def state(self, space: str, address: Ip) -> tuple[str, str]:
         """Return what an address is, and the range where it counts; "" if that is not looked at."""

@@ -1,16 +1,14 @@
-"""The invariants of the design as functions over a recorded history: nothing is asked of the product.
+"""What must be so at every revision (I1, I3), read from the stores alone: nothing is asked of the product.
 
-`replay` judges every revision (I1 to I3), `led_by_two` what came by from two operators. States at rest are judged in
-`tests.harness.ends`.
+`Judge` takes in one change after the other, of a fleet in memory or of a recorded history (`replay`).
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import inf
 
-from localfleet.faultproxy import On, Passed
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change, History, Json, Key, Use
 from tests.harness.stored import (
     Owner,
@@ -32,9 +30,6 @@ SHORTEST_SECONDS = 90.0
 """No quarantine is shorter, whatever its range says (DESIGN.md §4)."""
 QUARANTINE_SECONDS = 600.0
 """What a range asks for that says nothing (DESIGN.md §2)."""
-
-ON_THE_WAY_SECONDS = 0.5
-"""So long a request may be on its way when the Lease changes hands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,26 +360,6 @@ class Judge:
         self.found.append(Violation(rule=rule, revision=revision, text=text))
 
 
-def led_by_two(passed: Mapping[str, Sequence[Passed]]) -> list[str]:
-    """Writes of our kinds that came from an operator after another one had gained the Lease.
-
-    `passed` is what came by from each operator. What was on its way when the Lease changed hands is let off.
-    """
-    holder, held_since, found = "", 0.0, []
-    for at, name, each in sorted(
-        ((each.at, name, each) for name, requests in passed.items() for each in requests),
-        key=lambda one: one[:2],
-    ):
-        if each.holder and name != holder:
-            holder, held_since = name, at
-        ours = each.seen.verb is On.WRITE and each.seen.plural in {FLOATING_IPS, RANGES, RESERVATIONS}
-        if ours and holder and name != holder and at > held_since + ON_THE_WAY_SECONDS:
-            found.append(
-                f"lease: {name} writes {each.seen.plural} {at - held_since:.1f} s after {holder} took the lead"
-            )
-    return found
-
-
 def let_go_in_use(
     history: History, uses: Mapping[str, Sequence[Use]], *, decided_ago_seconds: float
 ) -> list[str]:
@@ -432,46 +407,6 @@ def most_floating_ips(history: History, namespace: str) -> int:
             (there.add if change.obj is not None else there.discard)(change.name)
             most = max(most, len(there))
     return most
-
-
-def creations(history: History) -> Counter[str]:
-    """How many objects of each kind were created (`+`) and deleted (`-`)."""
-    there: set[Key] = set()
-    counted: Counter[str] = Counter()
-    for change in history.changes:
-        if change.obj is None:
-            counted[f"-{change.plural}"] += change.revision > 0
-            there.discard(change.key)
-        elif change.key not in there:
-            counted[f"+{change.plural}"] += change.revision > 0
-            there.add(change.key)
-    return counted
-
-
-def allocations(history: History) -> int:
-    """How often an address came into somebody's possession."""
-    held: set[str] = set()
-    count = 0
-    for change in history.changes:
-        if change.plural != RESERVATIONS:
-            continue
-        if change.obj is not None and is_held(change.obj):
-            count += change.name not in held and change.revision > 0
-            held.add(change.name)
-        else:
-            held.discard(change.name)
-    return count
-
-
-def given_out(history: History) -> int:
-    """How often an address was given out: one that goes back to its owner out of quarantine was so before."""
-    return len(
-        {
-            (slot_of(change.obj), owner_of(change.obj), change.obj["metadata"].get("uid"))
-            for change in history.changes
-            if change.plural == RESERVATIONS and change.obj is not None and is_held(change.obj)
-        }
-    )
 
 
 def _wished(floating_ip: Json) -> frozenset[str]:

@@ -1,7 +1,7 @@
-"""What must never be in a life of the simulation, read from the API servers alone: nothing is asked of the program.
+"""What must be so of addresses that guest clusters use (I3), read from the API servers alone.
 
-The history itself is judged by `tests.harness.oracles`. Here are the promises about what guest clusters use: an address
-is never assigned, and never written to a guest cluster, while another one uses it and the writer was told so.
+`revisions` judges the history. Here are the promises about reports: no address is assigned while another guest cluster
+uses it and the writer was told so, and no quarantine ends before its guest cluster was read.
 
 "Told" is what went over the wire: the operator that writes has the answer in which the guest cluster shows the use.
 """
@@ -14,10 +14,11 @@ from math import inf
 
 from fipop.api import names
 from tests.harness.api_in_memory import Commit, Json
-from tests.harness.fleet import CLUSTERS, Fleet, Guest
-from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Carried, Change
-from tests.harness.oracles import Judge, Setting
+from tests.harness.fleet import CLUSTERS, Fleet, Guest, services_of, used_by, written_to
+from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS, Change
+from tests.harness.invariants.revisions import Judge, Setting
 from tests.harness.stored import (
+    MADE,
     Owner,
     Slot,
     canonical,
@@ -50,35 +51,6 @@ LIVES_ON_SECONDS = 24 * 3600.0
 ask")."""
 
 
-def addresses_of(obj: Json) -> set[str]:
-    """Return the addresses that a ConfigMap or a Service of a guest cluster uses."""
-    if "data" in obj:
-        texts = ",".join((obj["data"] or {}).values()).split(",")
-        return {canonical(text.partition("/")[0]) for text in texts if text}
-    spec = obj.get("spec") or {}
-    found = [
-        each["ip"] for each in ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-    ]
-    found += [spec["loadBalancerIP"]] if spec.get("loadBalancerIP") else []
-    return {canonical(text) for text in (*found, *(spec.get("externalIPs") or ()))}
-
-
-def written_to(guest: Guest) -> set[str]:
-    """Return the addresses in the ConfigMap of a guest cluster."""
-    return {canonical(text) for text in guest.addresses}
-
-
-def services_of(guest: Guest) -> set[str]:
-    """Return the addresses that Services of a guest cluster use."""
-    found: set[str] = set()
-    return found.union(*map(addresses_of, guest.of_kind("services").values()))
-
-
-def used_by(guest: Guest) -> set[str]:
-    """Return the addresses that a guest cluster uses."""
-    return written_to(guest) | services_of(guest)
-
-
 @dataclass(slots=True)
 class Reading:
     """What one operator was told by one guest cluster."""
@@ -107,8 +79,6 @@ class Oracle:
     """Since when the status of a range shows the use of an address by a guest cluster."""
     connected_at: dict[str, float] = field(default_factory=dict)
     """When the connection of each guest cluster last changed."""
-    guarded: dict[str, set[str]] = field(default_factory=dict)
-    """What a guest cluster uses because fipop wrote it there: its quarantine ends only after the use."""
     left_at: dict[str, float] = field(default_factory=dict)
     """When imported and custom guest clusters left Rancher."""
     gone: set[str] = field(default_factory=set)
@@ -128,6 +98,7 @@ class Oracle:
             late_seconds=LATE_SECONDS, decided_ago=lambda: _now() - SENT_AT.get() + IN_FLIGHT_SECONDS
         )
         self.fleet.memory.listeners.append(self.take_commit)
+        self.fleet.judge_guest = self.take_guest_commit
 
     # What operators are told
 
@@ -194,7 +165,7 @@ class Oracle:
             return
         if not OPERATOR.get() and commit.obj is None:
             # An administrator who deletes a reservation frees its address, whoever uses it.
-            self.unguard(slot_of(commit.before or {})[1])
+            self.fleet.judge.free_by_hand(slot_of(commit.before or {})[1])
             self.freed_by_hand.add(slot_of(commit.before or {}))
         if OPERATOR.get() and commit.obj is not None and is_held(commit.obj):
             self._assigned(commit, commit.obj)
@@ -204,7 +175,7 @@ class Oracle:
     def _let_go(self, guest_id: str, before: Json) -> None:
         """What is deleted fipop made, and no Service uses it, or one only now (rule "letting go")."""
         name, annotations = before["metadata"]["name"], before["metadata"].get("annotations") or {}
-        if names.ANNOTATION_MADE not in annotations:
+        if MADE not in annotations:
             self._say(f"{guest_id}/{name} is deleted, which people made")
         used = self.used_since.get(guest_id, {})
         for _, text in slots_named_by(before):
@@ -227,11 +198,9 @@ class Oracle:
         if self.named_until.get((owner, slot), -inf) > _now() - MUTE_SECONDS:
             return  # rule "decision": what it has comes first; its reservation was deleted by hand
         for guest in self._others(owner[0]):
-            if slot[1] not in used_by(guest):
-                continue
-            if slot[1] in self.guarded.get(guest.id, ()):
-                self._say(f"{slot[1]} is held for {owner} while {guest.id} uses it, which fipop wrote there")
-            elif self._is_told(OPERATOR.get(), guest.id, slot[1], obj["spec"]["range"]):
+            if slot[1] in used_by(guest) and self._is_told(
+                OPERATOR.get(), guest.id, slot[1], obj["spec"]["range"]
+            ):
                 told = self._reading(OPERATOR.get(), guest.id).since.get(slot[1])
                 since = "the gate" if told is None else f"{told:.0f}"
                 self._say(
@@ -272,53 +241,28 @@ class Oracle:
     # What guest clusters hold
 
     def take_guest_commit(self, guest: Guest, commit: Commit) -> None:
-        """Judge a write to a guest cluster: it adds only what fipop holds for it, and no other one uses."""
+        """Have a write to a guest cluster judged, and note what its Services use."""
         if commit.key[0] not in {"configmaps", "services"} or guest.id in self.gone:
             return
-        is_ours = bool(OPERATOR.get()) and commit.key[0] == "configmaps" and SENT_AT.get() >= self.restored_at
+        is_ours = guest.is_asked and commit.key[0] == "configmaps" and SENT_AT.get() >= self.restored_at
         since = self.used_since.get(guest.id, {})
         self.used_since[guest.id] = {text: since.get(text, _now()) for text in services_of(guest)}
-        used, before = used_by(guest), addresses_of(commit.before) if commit.before is not None else set()
-        added = written_to(guest) - before if is_ours else set()
-        self.fleet.judge.take_carried(
-            Carried(
-                revision=self.fleet.memory.version,
-                at=commit.at.timestamp(),
-                guest=guest.id,
-                addresses=frozenset(used),
-                by_admin=not is_ours,
-            )
-        )
-        for other in self._others(guest.id) if added else ():
-            for text in sorted(added & self.guarded.get(other.id, set()) & used_by(other)):
-                self._say(
-                    f"{text} is written to {guest.id} while {other.id} uses it, which fipop wrote there"
-                )
-        guarded = self.guarded.setdefault(guest.id, set())
-        guarded &= used
-        guarded |= added
-        if commit.key[0] == "configmaps" and not OPERATOR.get():
+        self.fleet.carries(guest.id, used_by(guest), by_owner=not is_ours)
+        if commit.key[0] == "configmaps" and not guest.is_asked:
             self.by_hand.add(guest.id)
-
-    def unguard(self, text: str) -> None:
-        """Note that an administrator freed an address: only reports keep it from others now."""
-        for each in self.guarded.values():
-            each.discard(text)
-        self.fleet.judge.free_by_hand(text)
 
     def note_left(self, guest_id: str, *, lives_on: bool) -> None:
         """Note that a guest cluster leaves Rancher: it counts as clean, at once or after a day."""
         self.gone.add(guest_id)
         if lives_on:
             self.left_at[guest_id] = _now()
-        self.guarded.pop(guest_id, None)
-        self._carries(guest_id, set())
+        self.fleet.carries(guest_id, set())
 
     def note_joined(self, guest: Guest, former: str) -> None:
         """Note that a guest cluster comes to Rancher again, with all that it had under its former id."""
         if former in self.by_hand:
             self.by_hand.add(guest.id)
-        self._carries(guest.id, used_by(guest))
+        self.fleet.carries(guest.id, used_by(guest))
 
     def note_lease(self, commit: Commit) -> None:
         """Note that an operator begins to lead: before that it knows only what is stored."""
@@ -330,7 +274,6 @@ class Oracle:
 
     def note_restored(self) -> None:
         """Note that the store is as it was once: what was assigned since, only guest clusters know."""
-        self.guarded.clear()
         self.restored_at = _now()
         # Who leads already saw other connections than the store shows now.
         self.connected_at = {each: _now() for each in self.fleet.guests if self._is_connected(each)}
@@ -352,15 +295,7 @@ class Oracle:
         for key, obj in self.fleet.memory.of_kind(RANGES).items():
             self._note_shown(key[2], obj)
         for guest in self.fleet.guests.values():
-            self._carries(guest.id, used_by(guest))
-
-    def _carries(self, guest_id: str, texts: set[str]) -> None:
-        memory = self.fleet.memory
-        self.fleet.judge.take_carried(
-            Carried(
-                revision=memory.version, at=_now(), guest=guest_id, addresses=frozenset(texts), by_admin=True
-            )
-        )
+            self.fleet.carries(guest.id, used_by(guest))
 
     # How
 
