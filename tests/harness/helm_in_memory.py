@@ -5,7 +5,6 @@ What real helm does is for tests/api.
 """
 
 import asyncio
-import base64
 import gzip
 import io
 import json
@@ -14,13 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import yaml
 
 from fipop.helm.process import Finished
+from localfleet.standin_helm import HelmError, Release, option
 from tests.harness.api_in_memory import ApiInMemory, Json
 
-HISTORY = 10
 CHARTS = ("kube-vip", "kube-vip-cloud-provider")
 
 
@@ -83,9 +83,9 @@ class HelmInMemory:
         match arguments[0]:
             case "pull":
                 name = arguments[1].rpartition("/")[2]
-                version = _option(arguments, "--version") or self.versions[name]
+                version = option(arguments, "--version") or self.versions[name]
                 content = self.contents.get(f"{name} {version}", "")
-                folder = Path(_option(arguments, "--destination"))
+                folder = Path(option(arguments, "--destination"))
                 (folder / f"{name}-{version}.tgz").write_bytes(_pack(name, version, content))
                 return _succeeded("")
             case "show":
@@ -94,180 +94,31 @@ class HelmInMemory:
                 return _succeeded("")
 
     def _work(self, url: str, arguments: list[str], stdin: bytes | None) -> Finished:
-        name = arguments[2] if arguments[0] == "get" else arguments[1]
-        release = _Release(self.guest_of(url), name, _option(arguments, "--namespace"))
-        match arguments[0]:
-            case "upgrade":
-                values = yaml.safe_load(stdin or b"") or {}
-                labels = dict(
-                    pair.split("=", 1) for pair in _option(arguments, "--labels").split(",") if pair
-                )
-                chart = "kube-vip-cloud-provider" if "cloud-provider" in name else "kube-vip"
-                fates = [fate for each, fate in self.refused.items() if f'"{each}"' in json.dumps(values)]
-                if fates != ["absent"]:
-                    is_ready = self._gets_ready(url, values)
-                    release.write(chart, values, labels, is_ready=is_ready, is_deployed=not fates)
-                return _failed("refused") if fates else _succeeded("{}")
-            case "rollback":
-                return release.roll_back(int(arguments[2]), lambda values: self._gets_ready(url, values))
-            case "uninstall":
-                release.uninstall()
-                return _succeeded("")
-            case _:
-                return release.describe(arguments[1], int(_option(arguments, "--revision")))
+        guest, name = self.guest_of(url), arguments[2] if arguments[0] == "get" else arguments[1]
+        release = Release(_InMemory(guest), name, option(arguments, "--namespace"), guest.timestamp)
+        values = yaml.safe_load(stdin or b"") or {}
+        fates = [fate for each, fate in self.refused.items() if f'"{each}"' in json.dumps(values)]
+        try:
+            said = release.work(
+                arguments, values, lambda each: self._gets_ready(url, each), next(iter(fates), "")
+            )
+        except HelmError as error:
+            return _failed(str(error))
+        return _succeeded(said)
 
 
-class _Release:
-    """One release in a guest cluster."""
+@dataclass(frozen=True, slots=True)
+class _InMemory:
+    """The API of a guest cluster in memory."""
 
-    def __init__(self, guest: ApiInMemory, name: str, namespace: str) -> None:
-        self._guest, self._name, self._namespace = guest, name, namespace
+    guest: ApiInMemory
 
-    def _records(self) -> list[Json]:
-        found = [
-            each
-            for each in self._guest.of_kind("secrets").values()
-            if each["metadata"]["namespace"] == self._namespace
-            and (each["metadata"].get("labels") or {}).get("name") == self._name
-            and each.get("type") == "helm.sh/release.v1"
-        ]
-        return sorted(found, key=lambda each: int(each["metadata"]["labels"]["version"]))
-
-    def write(
-        self,
-        chart: str,
-        values: Json,
-        labels: Mapping[str, str],
-        *,
-        is_ready: bool,
-        is_deployed: bool = True,
-    ) -> None:
-        """Make the next revision, with its record, and with its workload if it is deployed."""
-        records = self._records()
-        revision = int(records[-1]["metadata"]["labels"]["version"]) + 1 if records else 1
-        for each in records:
-            if is_deployed and each["metadata"]["labels"]["status"] in ("deployed", "failed"):
-                self._label(each, status="superseded")
-        data = base64.b64encode(json.dumps({"chart": chart, "values": values}).encode()).decode()
-        status = "deployed" if is_deployed else "failed"
-        own = {"owner": "helm", "name": self._name, "version": str(revision), "status": status}
-        secret = f"sh.helm.release.v1.{self._name}.v{revision}"
-        self._guest.put(
-            ("secrets", self._namespace, secret),
-            {
-                "metadata": {"name": secret, "namespace": self._namespace, "labels": {**labels, **own}},
-                "type": "helm.sh/release.v1",
-                "data": {"release": data},
-            },
-        )
-        if is_deployed:
-            self._apply(chart, values, is_ready=is_ready)
-        for each in records[: max(len(records) + 1 - HISTORY, 0)]:
-            self._guest.remove(("secrets", self._namespace, each["metadata"]["name"]))
-
-    def roll_back(self, revision: int, gets_ready: Callable[[Json], bool]) -> Finished:
-        record = self._record(revision)
-        if record is None:
-            return _failed("release: not found")
-        kept = json.loads(base64.b64decode(record["data"]["release"]))
-        own = ("owner", "name", "version", "status")
-        labels = {key: value for key, value in record["metadata"]["labels"].items() if key not in own}
-        self.write(kept["chart"], kept["values"], labels, is_ready=gets_ready(kept["values"]))
-        return _succeeded("")
-
-    def uninstall(self) -> None:
-        self._guest.remove(("pods", self._namespace, self._name))
-        for plural in ("daemonsets", "deployments"):
-            for key, each in self._guest.of_kind(plural).items():
-                annotations = each["metadata"].get("annotations") or {}
-                if annotations.get("meta.helm.sh/release-name") == self._name and key[1] == self._namespace:
-                    self._guest.remove(key)
-        for each in self._records():
-            self._guest.remove(("secrets", self._namespace, each["metadata"]["name"]))
-
-    def describe(self, what: str, revision: int) -> Finished:
-        record = self._record(revision)
-        if record is None:
-            return _failed("release: not found")
-        kept = json.loads(base64.b64decode(record["data"]["release"]))
-        version = record["metadata"]["labels"].get("chartVersion", "1.0.0")
-        answers = {
-            "metadata": json.dumps({"name": self._name, "chart": kept["chart"], "version": version}),
-            "values": json.dumps(kept["values"]),
-            "manifest": yaml.safe_dump(self._workload(kept["chart"], kept["values"])),
-        }
-        return _succeeded(answers[what])
-
-    def _record(self, revision: int) -> Json | None:
-        wanted = str(revision)
-        return next(
-            (each for each in self._records() if each["metadata"]["labels"]["version"] == wanted), None
-        )
-
-    def _label(self, record: Json, **labels: str) -> None:
-        metadata = {**record["metadata"], "labels": {**record["metadata"]["labels"], **labels}}
-        key = ("secrets", self._namespace, record["metadata"]["name"])
-        self._guest.put(key, {**record, "metadata": metadata})
-
-    def _workload(self, chart: str, values: Json) -> Json:
-        is_provider = chart == "kube-vip-cloud-provider"
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment" if is_provider else "DaemonSet",
-            "metadata": {
-                "name": values.get("nameOverride") or self._name,
-                "namespace": self._namespace,
-                "labels": {
-                    "app.kubernetes.io/managed-by": "Helm",
-                    "app.kubernetes.io/instance": self._name,
-                },
-                "annotations": {
-                    "meta.helm.sh/release-name": self._name,
-                    "meta.helm.sh/release-namespace": self._namespace,
-                },
-            },
-            "spec": {
-                "replicas": 1,
-                "template": {"spec": {"containers": [{"image": f"example/{chart}:v1"}]}},
-            },
-        }
-
-    def _run_pod(self, *, is_ready: bool) -> None:
-        """Have a pod that has been ready since now, or is not."""
-        metadata = {
-            "name": self._name,
-            "namespace": self._namespace,
-            "labels": {"app.kubernetes.io/instance": self._name},
-        }
-        ready = {
-            "type": "Ready",
-            "status": str(is_ready),
-            "lastTransitionTime": self._guest.timestamp(),
-        }
-        key = ("pods", self._namespace, self._name)
-        self._guest.put(key, {"metadata": metadata, "status": {"conditions": [ready]}})
-
-    def _apply(self, chart: str, values: Json, *, is_ready: bool) -> None:
-        body = self._workload(chart, values)
-        plural = "deployments" if body["kind"] == "Deployment" else "daemonsets"
-        key = (plural, self._namespace, body["metadata"]["name"])
-        former = self._guest.objects.get(key)
-        generation = former["metadata"]["generation"] if former is not None else 1
-        ready = int(is_ready)
-        counts = (
-            {"replicas": 1, "readyReplicas": ready, "updatedReplicas": 1}
-            if plural == "deployments"
-            else {"desiredNumberScheduled": 1, "numberReady": ready, "updatedNumberScheduled": 1}
-        )
-        made = self._guest.put(key, {**body, "status": {"observedGeneration": generation, **counts}})
-        observed = made["metadata"]["generation"]
-        self._run_pod(is_ready=is_ready)
-        if observed != generation:  # as the controller does
-            self._guest.put(key, {**made, "status": {"observedGeneration": observed, **counts}})
-
-
-def _option(arguments: list[str], name: str) -> str:
-    return arguments[arguments.index(name) + 1] if name in arguments else ""
+    def ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
+        parts = urlsplit(path)
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        sent = json.dumps(body).encode() if body is not None else b""
+        answer = self.guest.handle(method, parts.path, dict(parse_qsl(parts.query)), "", kind, sent)
+        return answer.status, answer.body
 
 
 def _succeeded(stdout: str) -> Finished:
