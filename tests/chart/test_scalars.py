@@ -13,9 +13,10 @@ READ = (
     *("12:30:45", "1:30", "2024-01-01", "2024-01-01T00:00:00Z", "1.2.3", "v1.2.3", "10.0.0.1", "100Mi", "1e"),
     *("yes", "Yes", "no", "on", "OFF", "true", "TRUE", "tRue", "null", "~", "NULL", "=", "'1'", '"y"', "_1"),
     *("0xG", "0x1p3", "._5", "nan", "infinity", "0123abc", "!!str 1"),
+    *("190:20:30.15", "1__0e", "10.0.0.0/8", "fd00::1", "a-b", "0.0.7", "123456789012", "0b101"),
 )
 """As helm reads them."""
-REFUSED = ("y", "Y", "n", "N", "0o17", "0X1F", "0_7", "0b12", "1e400", ".inf", "-.Inf", ".nan", "<<")
+REFUSED = ("y", "Y", "n", "N", "0o17", "0X1F", "0_7", "0b12", "1e400", ".inf", "-.Inf", ".nan", "<<", "0x_1F")
 """Readers of YAML differ about them, or JSON has no such number."""
 
 

@@ -14,7 +14,6 @@ from fipop.errors import (
     ConflictError,
     NamespaceTerminatingError,
     NotFoundError,
-    UnavailableError,
 )
 from fipop.kube.resources import (
     CONFIG_MAPS,
@@ -47,8 +46,6 @@ NOT_FOUND = (404, "NotFound", NotFoundError)
 NOT_SERVED = (404, "NotFound", ApiError)
 """A namespace, a kind or a subresource is missing: nothing is said of the object."""
 INVALID = (422, "Invalid", ApiError)
-SERVER_ERROR = (500, "", UnavailableError)
-BAD_REQUEST = (400, "BadRequest", ApiError)
 
 STATUSED = [pytest.param(each, id=each.resource.kind) for each in (bodies.FLOATING_IP, bodies.DEPLOYMENT)]
 SAMPLES = [
@@ -131,42 +128,8 @@ async def test_the_uid_and_the_time_of_creation_are_the_servers(side: Side, home
     assert not first.metadata["creationTimestamp"].startswith("2001")
 
 
-async def test_a_created_object_must_not_have_a_version(side: Side, home: str) -> None:
-    outcome = await side.create(CONFIG_MAPS, build_config_map(home, resourceVersion="7"))
-    assert outcome.refusal == SERVER_ERROR
-    assert await side.get(CONFIG_MAPS, "one", namespace=home) == MISSING
-
-
-async def test_the_namespace_of_the_call_and_of_the_object_must_agree(side: Side, home: str) -> None:
-    body = build_config_map(home)
-    assert (await side.create(CONFIG_MAPS, body, namespace="default")).refusal == BAD_REQUEST
-    del body["metadata"]["namespace"]
-    outcome = await side.create(CONFIG_MAPS, body, namespace=home)
-    assert outcome.metadata["namespace"] == home
-
-
-async def test_a_name_is_required(side: Side, home: str) -> None:
-    body = build_config_map(home)
-    del body["metadata"]["name"]
-    assert (await side.create(CONFIG_MAPS, body)).refusal == INVALID
-    assert (await side.create(CONFIG_MAPS, build_config_map(home, ""))).refusal == INVALID
-
-
-async def test_an_object_with_a_namespace_needs_one(side: Side) -> None:
-    body = build_config_map("")
-    del body["metadata"]["namespace"]
-    outcome = await side.create(CONFIG_MAPS, body)
-    assert outcome.error is ApiError, outcome
-
-
 async def test_nothing_is_created_in_a_missing_namespace(side: Side) -> None:
     assert (await side.create(CONFIG_MAPS, build_config_map("nowhere"))).refusal == NOT_SERVED
-
-
-async def test_the_namespaces_of_the_system_are_there(side: Side) -> None:
-    outcome = await side.create(CONFIG_MAPS, build_config_map("kube-system", "contract"))
-    assert outcome.error is None
-    await side.delete(CONFIG_MAPS, "contract", namespace="kube-system")
 
 
 async def test_nothing_is_created_in_a_namespace_that_is_being_deleted(side: Side, home: str) -> None:
@@ -208,24 +171,6 @@ async def test_a_changed_answer_changes_nothing_in_the_store(side: Side, home: s
     assert (await side.get(CONFIG_MAPS, "one", namespace=home)).body == before
 
 
-async def test_an_impossible_name_is_refused_before_it_is_sent(side: Side, home: str) -> None:
-    for name in ("", "..", "a/b"):
-        assert (await side.get(CONFIG_MAPS, name, namespace=home)).refusal == (
-            0,
-            "InvalidName",
-            ApiError,
-        )
-        outcome = await side.delete(CONFIG_MAPS, name, namespace=home)
-        assert outcome.refusal == (0, "InvalidName", ApiError)
-
-
-async def test_a_scope_that_does_not_fit_the_kind_is_a_mistake_of_the_caller(side: Side, home: str) -> None:
-    with pytest.raises(ValueError, match="namespace"):
-        await side.get(CONFIG_MAPS, "one")
-    with pytest.raises(ValueError, match="cluster scoped"):
-        await side.get(NAMESPACES, home, namespace=home)
-
-
 # Merge patch
 
 
@@ -250,20 +195,6 @@ async def test_a_merge_patch_changes_the_named_keys_and_null_removes(
     assert (await side.get(CONFIG_MAPS, "one", namespace=home)).body == outcome.body
 
 
-async def test_null_inside_a_new_object_adds_nothing(side: Side, home: str) -> None:
-    await made(side, home)
-    outcome = await patched(side, home, {"metadata": {"annotations": {"a": None, "b": "2"}}})
-    assert outcome.metadata["annotations"] == {"b": "2"}
-
-
-async def test_a_list_is_replaced_whole(side: Side, home: str) -> None:
-    await made(side, home, finalizers=["example.test/a", "example.test/b"])
-    outcome = await patched(side, home, {"metadata": {"finalizers": ["example.test/c"]}})
-    assert outcome.metadata["finalizers"] == ["example.test/c"]
-    outcome = await patched(side, home, {"metadata": {"finalizers": None}})
-    assert "finalizers" not in outcome.metadata
-
-
 async def test_a_patch_without_effect_changes_no_version(side: Side, home: str) -> None:
     first = await made(side, home, labels={"a": "b"})
     same = {"metadata": {"labels": {"a": "b", "c": None}}, "data": {"a": "1", "z": None}}
@@ -284,15 +215,6 @@ async def test_labels_and_annotations_are_merged(side: Side, home: str, which: s
     outcome = await patched(side, home, {"metadata": {which: None}})
     assert not outcome.metadata.get(which)
     assert outcome.body["data"] == {"a": "1"}
-
-
-async def test_a_patch_cannot_rename(side: Side, home: str) -> None:
-    first = await made(side, home)
-    for metadata in ({"name": "two"}, {"namespace": "elsewhere"}):
-        outcome = await side.merge_patch(CONFIG_MAPS, "one", {"metadata": metadata}, namespace=home)
-        assert outcome.refusal == BAD_REQUEST, metadata
-    assert (await side.get(CONFIG_MAPS, "one", namespace=home)).body == first.body
-    assert await side.get(CONFIG_MAPS, "two", namespace=home) == MISSING
 
 
 async def test_a_patch_of_what_is_the_servers_changes_nothing(side: Side, home: str) -> None:

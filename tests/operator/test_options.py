@@ -44,6 +44,18 @@ async def test_a_changed_option_takes_effect_within_5_seconds() -> None:
     assert set(fleet.guests[A].releases.values()) == {"deployed"}
 
 
+async def test_at_level_trace_each_request_is_logged_without_its_body(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fleet = build_opted_in()
+    with caplog.at_level(1, logger="fipop.requests"):
+        await fleet.start(leader_election=False)
+    told = [each for each in caplog.records if each.name == "fipop.requests" and each.verb == "create"]
+    assert ("management", 201) in {(each.target, each.status) for each in told}
+    own = vars(told[0]).keys() - vars(logging.makeLogRecord({})).keys() - {"message", "asctime"}
+    assert own == {"target", "verb", "path", "status"}
+
+
 async def test_a_deleted_config_map_is_created_again_within_5_seconds() -> None:
     fleet = Fleet()
     await fleet.start(leader_election=False)

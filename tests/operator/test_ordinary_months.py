@@ -1,20 +1,12 @@
 """Ordinary weeks in which a rule about addresses was broken once."""
 
 import asyncio
-import logging
-import time
 from collections import Counter
-from datetime import UTC, datetime
 
 import pytest
 
-from fipop.addresses.guests import AddressRecord, GuestRecords
-from fipop.addresses.in_use import Source
-from fipop.addresses.reports import Reports, Slots
-from fipop.guests.in_use import find_in_use
 from fipop.interfaces import ApiRequest
-from fipop.ipam.pool import Part, parse_pool
-from fipop.ipam.ranges import Range, RangeTable
+from fipop.ipam.pool import Part
 from tests.harness.fleet import EVERY_GUEST, Fleet, Guest, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
@@ -294,9 +286,6 @@ async def test_a_mistyped_label_frees_nothing_after_a_restart(named: str) -> Non
     assert X not in fleet.addresses(A)
 
 
-# 16: whose keys
-
-
 # 9, 12: decision, two users
 
 
@@ -321,9 +310,6 @@ async def test_a_conflict_is_told_before_its_owner_connects() -> None:
     await start(fleet)
     await fleet.pass_time(RETRY)
     assert fleet.condition(A, "GuestConfigured")[0] == fleet.condition(A, "Ready")[0] == "False"
-
-
-# 13, 14: no guest cluster to ask, range
 
 
 # 15: use, two users: reports are asked for by the name of a range, not by space and address
@@ -361,36 +347,6 @@ async def test_a_conflict_shows_though_the_address_moved_to_another_range_of_its
 
 
 # 7, 8: costs
-
-
-def test_the_pools_of_one_guest_cluster_take_little_time() -> None:
-    """One of 2,000 guest clusters can hold up all others for seconds at each visit of it."""
-    logging.disable()
-    table = RangeTable()
-    for number in range(100):
-        pool = parse_pool(f"10.10.{number}.1-10.10.{number}.250")
-        table.enter(
-            Range(name=f"r{number}", space="default", pool=pool, created=datetime.fromtimestamp(number, UTC))
-        )
-    pools = (
-        f"192.168.{n // 100}.{2 * (n % 100)}-192.168.{n // 100}.{2 * (n % 100) + 1}" for n in range(8000)
-    )
-    config_map = {
-        "metadata": {"namespace": "d", "name": "kubevip"},
-        "data": {"range-global": ",".join(pools)},
-    }
-    found = find_in_use([config_map], [])
-    reports = Reports(
-        records=GuestRecords(AddressRecord),
-        pools=table,
-        slots=Slots(),
-        find_own=lambda _guest_id: {},
-        could_serve=lambda _range, _guest_id: True,
-    )
-    began = time.process_time()
-    reports.take("c-m-a", Source.OBJECTS, datetime.now(UTC), found)
-    logging.disable(logging.NOTSET)
-    assert time.process_time() - began < 0.5
 
 
 async def test_a_floating_ip_more_costs_no_look_at_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

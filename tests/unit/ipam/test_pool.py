@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fipop.ipam.addresses import Address, Family, format_address, parse_address
 from fipop.ipam.errors import IpamError, quote
-from fipop.ipam.pool import MAX_PARTS, MAX_TEXT_LENGTH, Pool, Withheld, parse_pool
+from fipop.ipam.pool import MAX_PARTS, MAX_TEXT_LENGTH, Pool, parse_pool
 from tests.harness.steps import count_steps
 from tests.unit.ipam.naive import UNIVERSE, capacity_of, naive_pool, parts
 
@@ -170,30 +170,6 @@ def test_no_ipv6_pool_holds_addresses_that_are_read_as_ipv4():
     assert parse_address("::ffff:1.2.3.4") not in parse_pool("::/0")
 
 
-@pytest.mark.parametrize(
-    ("address", "reason"),
-    [
-        ("10.0.9.1", Withheld.OUTSIDE),
-        ("10.0.0.7", Withheld.EXCLUDED),
-        ("10.0.0.0", Withheld.BUGGY),
-        ("10.0.0.128", Withheld.CIDR_END),
-        ("10.0.0.191", Withheld.CIDR_END),
-        ("2001:db8::", Withheld.ANYCAST),
-        ("2001:db9::", Withheld.OUTSIDE),
-        ("10.0.0.129", None),
-        ("2001:db8::1", None),
-    ],
-)
-def test_a_pool_says_why_it_does_not_give_out_an_address(address: str, reason: Withheld | None):
-    pool = parse_pool(
-        "10.0.0.0/28,10.0.0.128/26,2001:db8::/64",
-        exclude=["10.0.0.7"],
-        skip_end_ips=True,
-        avoid_buggy_ips=True,
-    )
-    assert pool.why_withheld(parse_address(address)) == reason
-
-
 # Size
 
 
@@ -216,12 +192,6 @@ def test_huge_pools_are_counted_exactly_in_constant_memory(text: str, capacity: 
         assert tracemalloc.get_traced_memory()[1] < 64 * 1024
     finally:
         tracemalloc.stop()
-
-
-def test_a_huge_pool_that_avoids_buggy_addresses_is_still_one_interval():
-    pool = parse_pool("10.0.0.0/8", avoid_buggy_ips=True)
-    assert capacity_of(pool) == 2**16 * 254
-    assert len(pool.addresses.v4.intervals) == 1
 
 
 def many_parts(count: int) -> str:
@@ -259,22 +229,6 @@ def count_bytes(text: str) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("prefix", ["10.", "2001:db8:"])
-def test_memory_grows_with_the_parts_not_with_the_addresses(prefix: str):
-    if prefix == "10.":
-        small, large = many_parts(500), many_parts(5_000)
-        huge = ",".join(f"{number}.0.0.0/8" for number in range(1, 223, 2))
-    else:
-        small, large = (
-            ",".join(f"{prefix}{number:x}::/64" for number in range(count)) for count in (500, 5_000)
-        )
-        huge = ",".join(f"{number:x}::/16" for number in range(0x2000, 0x2100, 2))
-    small_bytes = count_bytes(small)
-    assert count_bytes(large) < 15 * small_bytes
-    # What other threads take meanwhile counts as well: the least of some tries is what this costs.
-    assert min(count_bytes(huge) for _ in range(3)) < small_bytes
 
 
 @pytest.mark.parametrize(

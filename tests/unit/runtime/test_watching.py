@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import getpass
 import json
 import logging
+import os
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,8 +39,8 @@ SERVED = [served("namespaces", "Namespace"), served("configmaps", "ConfigMap")]
 DISCOVERY = {"/api": {"versions": ["v1"]}, "/apis": {"groups": []}}
 
 
-def namespace(name: str, version: int) -> dict[str, Any]:
-    return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version)}}
+def namespace(name: str, version: int, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version), **metadata}}
 
 
 def event(event_type: str, obj: Mapping[str, Any]) -> bytes:
@@ -60,6 +63,7 @@ class BadDay:
     accepts_token: str | None = None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        assert request.method == "GET", "kopf writes nothing"
         token = request.headers.get("Authorization")
         self.tokens.append(token)
         if self.accepts_token is not None and token != f"Bearer {self.accepts_token}":
@@ -76,7 +80,7 @@ class BadDay:
         self.listed += 1
         if self.lists:
             return self.lists.pop(0)()
-        items = [namespace("one", 5)]
+        items = [namespace("one", 5, finalizers=["kopf.zalando.org/KopfFinalizerMarker"])]
         return web.json_response({"metadata": {"resourceVersion": "10"}, "items": items})
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
@@ -95,7 +99,7 @@ class BadDay:
 class Seen:
     def __init__(self) -> None:
         self.events: list[tuple[str | None, str]] = []
-        self.signals_taken = 0
+        self.told_to_stop = asyncio.Event()
         self._news = asyncio.Event()
 
     def __call__(self, event_type: str | None, obj: Mapping[str, Any]) -> None:
@@ -103,7 +107,7 @@ class Seen:
         self._news.set()
 
     def take_signals(self) -> None:
-        self.signals_taken += 1
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.told_to_stop.set)
 
     async def wait_for(self, event_type: str | None, name: str) -> None:
         async with asyncio.timeout(15):
@@ -140,6 +144,8 @@ async def watching(
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        for each in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(each)
 
 
 def error_event(code: int) -> bytes:
@@ -153,11 +159,24 @@ async def day(serve: Serve) -> BadDay:
     return day
 
 
-async def test_objects_arrive_and_the_signals_of_the_process_are_taken_back(day: BadDay) -> None:
+async def test_objects_arrive_and_the_signals_of_the_process_are_taken_back(
+    day: BadDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user of a restricted pod has no name: kopf asked for it in the image."""
+
+    def no_such_user() -> str:
+        raise KeyError("getpwuid(): uid not found: 65532")
+
+    monkeypatch.setattr(getpass, "getuser", no_such_user)
     async with watching(day) as seen:
         await seen.wait_for(None, "one")
         await seen.wait_for("ADDED", "two")
-        assert seen.signals_taken == 1
+        younger = asyncio.create_task(asyncio.Event().wait())
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(15):
+            await seen.told_to_stop.wait()
+        assert not younger.done()
+        younger.cancel()
 
 
 async def test_a_long_outage_is_waited_out(day: BadDay) -> None:

@@ -65,16 +65,6 @@ class Journal:
 
 class TestAdding:
     @in_virtual_time
-    async def test_a_key_that_is_added_many_times_runs_once(self) -> None:
-        queue, journal = new_queue(), Journal()
-        for _ in range(5):
-            queue.add("a")
-        assert queue.depth == 1
-        async with running(queue, journal):
-            await asyncio.sleep(100)
-        assert journal.runs == [(0, "a")]
-
-    @in_virtual_time
     async def test_a_key_that_is_added_while_it_is_worked_on_runs_again_after(self) -> None:
         queue, journal = new_queue(), Journal()
         async with running(queue, journal):
@@ -174,31 +164,6 @@ class TestAdding:
             await asyncio.sleep(100)
         assert seen == ["x", "a", "b", "x"]
 
-    @in_virtual_time
-    async def test_no_more_than_the_bound_run_at_once(self) -> None:
-        queue, journal = new_queue(), Journal()
-        async with running(queue, journal, concurrency=3):
-            for number in range(10):
-                queue.add(str(number))
-            await asyncio.sleep(100)
-        assert journal.most_at_once == 3
-        assert len(journal.runs) == 10
-
-    @in_virtual_time
-    async def test_a_handler_may_add_keys_its_own_too(self) -> None:
-        queue = new_queue()
-        seen: list[str] = []
-
-        async def handle(key: str) -> None:
-            seen.append(key)
-            if len(seen) < 3:
-                queue.add(key)
-
-        async with running(queue, handle):
-            queue.add("a")
-            await asyncio.sleep(100)
-        assert seen == ["a", "a", "a"]
-
 
 class TestResults:
     @pytest.mark.parametrize(
@@ -289,19 +254,6 @@ class TestResults:
         assert record.exc_info[0] is ZeroDivisionError
 
     @in_virtual_time
-    async def test_the_same_crash_of_a_key_is_told_once_and_another_one_again(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        crashes = [ZeroDivisionError("a bug") for _ in range(3)]
-        queue, journal = new_queue(), Journal(*crashes, ZeroDivisionError("another"))
-        async with running(queue, journal):
-            queue.add("a")
-            await asyncio.sleep(1000)
-        assert len(journal.runs) == 5
-        errors = [record for record in caplog.records if record.levelname == "ERROR"]
-        assert [str(record.exc_info[1]) for record in errors if record.exc_info] == ["a bug", "another"]
-
-    @in_virtual_time
     async def test_a_cancellation_from_inside_the_handler_is_a_failure_and_loses_nothing(self) -> None:
         runs: list[Run[str]] = []
 
@@ -328,16 +280,6 @@ class TestResults:
 
 
 class TestStopping:
-    @in_virtual_time
-    async def test_keys_added_before_it_runs_are_kept(self) -> None:
-        queue, journal = new_queue(), Journal()
-        queue.add("now")
-        queue.add("later", delay_seconds=5)
-        await asyncio.sleep(100)
-        async with running(queue, journal):
-            await asyncio.sleep(100)
-        assert journal.runs == [(100, "now"), (100, "later")]
-
     @in_virtual_time
     async def test_the_end_cancels_what_is_being_worked_on_and_starts_nothing_more(self) -> None:
         queue, journal = new_queue(), Journal()
@@ -403,3 +345,4 @@ def test_every_add_is_followed_by_a_run_that_began_after_it(
         assert max(time for time, ran in journal.runs if ran == key) >= round(due, 3)
     assert {key for _, key in journal.runs} == set(last_due)
     assert len(journal.runs) <= len(steps)
+    assert journal.most_at_once <= concurrency

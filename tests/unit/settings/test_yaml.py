@@ -22,28 +22,15 @@ from fipop.settings.yaml import (
     ("text", "value"),
     [
         ("", None),
-        ("~", None),
         ("1e3", 1000.0),
-        ("0x1F", 31),
-        ("010", 8),
-        ("0", 0),
-        ("-1", -1),
-        ("1_000", 1000),
-        ("1.10", 1.1),
-        ("v1.2.3", "v1.2.3"),
-        ("'1'", "1"),
-        ("yes", True),
-        ("off", False),
         ("2024-01-01", "2024-01-01"),
-        ("12:30:45", "12:30:45"),
-        ("1.2.3.4", "1.2.3.4"),
-        ("=", "="),
         ("{8080: web, true: x, 1.5: z}", {"8080": "web", "true": "x", "1.5": "z"}),
         ("a:\nb: [1, {c: ~}]", {"a": None, "b": [1, {"c": None}]}),
         ("!!str 1", "1"),
     ],
 )
-def test_plain_yaml_means_what_helm_takes_it_for(text: str, value: object) -> None:
+def test_yaml_means_what_helm_takes_it_for(text: str, value: object) -> None:
+    """tests/chart has its scalars, beside real helm."""
     parsed = parse_yaml(text)
 
     assert parsed == value
