@@ -1,6 +1,5 @@
-"""Operators whose way to the API server leads through a proxy that sees all, and may turn bad as a whole."""
+"""Operators whose way to the API server leads through a proxy that sees all, and does harm by a schedule."""
 
-import asyncio
 import contextlib
 import json
 import os
@@ -9,32 +8,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum, auto
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aiohttp import ClientResponse, web
+from aiohttp import web
 
 from localfleet.certificates import build_authority
-from localfleet.faultproxy import FaultProxy, Rule, Seen
+from localfleet.faultproxy import FaultProxy
 from localfleet.faultproxy.rules import On, classify
 from localfleet.installation import NAMESPACE, RELEASE, OperatorProcess
 from localfleet.kubeconfigs import build_kubeconfig, token_credential, write_kubeconfig
 from localfleet.stack import Stack
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-
-
-class State(Enum):
-    """What the API server seems to be like, seen through the proxy."""
-
-    WELL = auto()
-    AWAY = auto()
-    """Connections are cut."""
-    FAILING = auto()
-    """Every request is answered with a 500."""
-    MUTE = auto()
-    """Requests are answered, and nothing ever comes through a watch."""
 
 
 class Asked(NamedTuple):
@@ -59,51 +45,14 @@ class SeeingProxy(FaultProxy):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.asked: list[Asked] = []
-        self.state = State.WELL
-        self._streams: set[asyncio.Transport] = set()
-
-    def turn(self, state: State) -> None:
-        """Be like this from now on; where the API server is not well, what it has to tell is cut off."""
-        self.state = state
-        if state in {State.AWAY, State.FAILING}:
-            for transport in self._streams:
-                transport.abort()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        if self.state is State.AWAY:
-            if request.transport is not None:
-                request.transport.abort()
-            return web.Response(status=502)
-        if self.state is State.FAILING:
-            status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500}
-            return web.json_response(status, status=500)
         asked = read_request(request)
         if asked.verb == "watch":
             self.asked.append(asked)
         response = await super()._handle(request)
         self.asked.append(asked._replace(status=response.status))
         return response
-
-    async def _watch(self, request: web.BaseRequest, seen: Seen, rule: Rule | None) -> web.StreamResponse:
-        transport = request.transport
-        if not isinstance(transport, asyncio.Transport):
-            return await super()._watch(request, seen, rule)
-        self._streams.add(transport)
-        try:
-            return await super()._watch(request, seen, rule)
-        finally:
-            self._streams.discard(transport)
-
-    async def _stream(
-        self,
-        answer: ClientResponse,
-        response: web.StreamResponse,
-        seen: Seen,  # noqa: ARG002
-    ) -> None:
-        async for chunk in answer.content.iter_any():
-            if self.state is State.MUTE:
-                await asyncio.Event().wait()
-            await response.write(chunk)
 
 
 def read_request(request: web.BaseRequest) -> Asked:

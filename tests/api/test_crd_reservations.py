@@ -73,22 +73,6 @@ async def test_its_name_is_its_space_and_address(
         await assert_refused(management, obj | {"metadata": {"name": other}}, rule("", 0))
 
 
-@pytest.mark.parametrize(
-    "owner",
-    [
-        {"namespace": "a"},
-        {"namespace": "a", "name": "b"},
-        {"namespace": "a", "uid": "c"},
-        {"name": "b", "uid": "c"},
-        {"namespace": "a", "name": "", "uid": "c"},
-        {"namespace": "a", "name": "b", "uid": ""},
-    ],
-)
-async def test_its_owner_is_a_floating_ip_also_in_quarantine(management: ControlPlane, owner: Json) -> None:
-    for until in (None, TIME):
-        await assert_refused(management, reservation(owner=owner, quarantinedUntil=until), "spec.owner")
-
-
 @pytest_asyncio.fixture
 async def held(management: ControlPlane) -> AsyncIterator[str]:
     """The path of a reservation that is held by c-m-ngd5hs2r/demo-vip."""
@@ -166,16 +150,6 @@ async def test_its_address_and_space_never_change(
         await management.client.patch(held, {"spec": change})
     assert refused.value.status == HTTPStatus.UNPROCESSABLE_ENTITY
     assert rule(place, 0) in refused.value.message
-
-
-async def test_nobody_can_make_a_second_reservation_of_an_address(
-    management: ControlPlane, held: str
-) -> None:
-    other = reservation(owner={"namespace": "b", "name": "b", "uid": "b"})
-    with pytest.raises(ApiError) as refused:
-        await management.client.create(PLACES["FloatingIPReservation"], other)
-    assert (refused.value.status, refused.value.reason) == (HTTPStatus.CONFLICT, "AlreadyExists")
-    assert (await management.client.get(held))["spec"]["owner"]["name"] == "demo-vip"
 
 
 async def test_a_reservation_has_its_owner_from_its_first_revision_on(

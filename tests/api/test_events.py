@@ -81,17 +81,3 @@ async def test_an_event_about_a_cluster_scoped_object_is_accepted(kube, namespac
     async with running(build_recorder(kube)) as recorder:
         recorder.record(about, EventType.NORMAL, "Ready", "62 addresses")
         await written(kube, "default", f"range-{namespace}", 1)
-
-
-async def test_an_equal_event_is_written_once_also_after_a_restart(kube, namespace):
-    about = ObjectReference(api_version="v1", kind="ConfigMap", name="one", namespace=namespace, uid="u-2")
-    for count, instance in enumerate(("first", "second"), 2):
-        async with running(build_recorder(kube, instance=instance)) as recorder:
-            for _ in range(3):
-                recorder.record(about, EventType.WARNING, "Full", "the range is full")
-                recorder.record(about, EventType.WARNING, "Full", f"seen by {instance}")
-            recorder.record(about, EventType.NORMAL, "Last", f"the last of {instance}")
-            await written(kube, namespace, "one", 2 * count - 1)
-    messages = sorted(each["message"] for each in await events_about(kube, namespace, "one"))
-    lasts = ["the last of first", "the last of second"]
-    assert messages == ["seen by first", "seen by second", *lasts, "the range is full"]

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from fipop.errors import ApiError, ConflictError, ForbiddenError, UnavailableError
+from fipop.errors import ApiError, ForbiddenError
 from fipop.kube.client import KubeClient
 from fipop.kube.config import configure_from_kubeconfig
 from fipop.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
-    NAMESPACES,
     SECRETS,
     Resource,
 )
@@ -52,36 +51,6 @@ async def test_a_resource_that_is_not_installed_is_an_error_and_not_an_absence(k
         assert (type(caught.value), caught.value.status) == (ApiError, 404)
 
 
-async def test_a_status_that_the_schema_does_not_have_is_an_error_and_not_an_absence(kube, namespace):
-    await kube.create(CONFIG_MAPS, config_map(namespace))
-    with pytest.raises(ApiError) as caught:
-        await kube.merge_patch(CONFIG_MAPS, "one", {}, namespace=namespace, subresource="status")
-    assert (type(caught.value), caught.value.status) == (ApiError, 404)
-
-
-async def test_creating_in_a_missing_namespace_is_404_and_not_about_the_object(kube):
-    with pytest.raises(ApiError) as caught:
-        await kube.create(CONFIG_MAPS, config_map("nowhere"))
-    assert (type(caught.value), caught.value.status) == (ApiError, 404)
-
-
-async def test_of_many_that_create_the_same_name_one_wins(kube, namespace):
-    answers = await asyncio.gather(
-        *(kube.create(CONFIG_MAPS, config_map(namespace, writer=str(number))) for number in range(50)),
-        return_exceptions=True,
-    )
-    assert sum(isinstance(answer, dict) for answer in answers) == 1
-    assert sum(isinstance(answer, ConflictError) for answer in answers) == 49
-
-
-async def test_an_object_that_the_schema_refuses_is_invalid(kube, namespace):
-    with pytest.raises(ApiError) as caught:
-        await kube.create(CONFIG_MAPS, config_map(namespace, name="Not A Name"))
-    assert caught.value.status == 422
-    with pytest.raises(ApiError):
-        await kube.merge_patch(NAMESPACES, namespace, {"metadata": []})
-
-
 async def test_metadata_only_brings_no_secret_over_the_wire(kube, namespace):
     secret = {
         "metadata": {"name": "s", "namespace": namespace, "labels": {"k": "v"}},
@@ -114,12 +83,6 @@ async def test_a_list_is_complete_whatever_the_size_of_its_pages(kube, managemen
     assert len(metadata.items) == len(listing.items)
 
 
-async def test_a_watch_ends_when_the_server_s_time_is_over(kube, namespace):
-    async with asyncio.timeout(60):
-        events = [event async for event in kube.watch(SECRETS, namespace=namespace, timeout_seconds=1)]
-    assert {event.type for event in events} <= {"ADDED", "BOOKMARK"}
-
-
 @pytest.mark.slow
 async def test_a_version_that_was_compacted_is_gone(kube, management, namespace):
     await kube.create(CONFIG_MAPS, config_map(namespace))
@@ -142,22 +105,3 @@ async def test_an_unknown_token_is_unauthorized_and_one_without_rights_forbidden
         with pytest.raises(ForbiddenError) as caught:
             await powerless.list(CUSTOM_RESOURCE_DEFINITIONS)
         assert type(caught.value) is ForbiddenError
-
-
-async def test_an_outage_is_told_in_time_and_ends_by_itself(kube, management):
-    await kube.get(NAMESPACES, "default")
-    management.pause()
-    try:
-        with pytest.raises(UnavailableError) as caught:
-            await kube.list(NAMESPACES, timeout_seconds=0.5)
-    finally:
-        management.resume()
-    assert caught.value.reason == "Timeout"
-    await management.stop_api()
-    try:
-        with pytest.raises(UnavailableError) as caught:
-            await kube.list(NAMESPACES, timeout_seconds=5)
-    finally:
-        await management.start_api()
-    assert caught.value.reason == "ConnectionRefused"
-    assert await kube.get(NAMESPACES, "default") is not None

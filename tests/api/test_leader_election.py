@@ -27,7 +27,7 @@ from localfleet.stack import (
 from localfleet.waiting import eventually
 from tests.api.chart_source import INSTALLABLE, chart_repository, pack_charts
 from tests.api.emptying import clear, is_empty
-from tests.api.proxied import Proxied, State, proxied
+from tests.api.proxied import Proxied, proxied
 
 pytestmark = pytest.mark.xdist_group("bare")
 
@@ -170,11 +170,11 @@ async def test_a_leader_without_its_api_server_has_stopped_its_work_and_helm_bef
         stack.proxy.guests[guest.cluster_id].fault = Fault(hang=True, only=is_helm)
         await stack.set_options(kubevipGuestInstall="enabled", kubevipChartRepoUrl=charts.url, **INSTALLABLE)
         helm = await eventually(helm_of(first), seconds=60, what="helm to hang")
-        first.proxy.turn(State.AWAY)
+        first.proxy.schedule = Schedule((Rule(on=On.ALL, do=Do.CUT_BEFORE, rate=1.0),))
         await election.leads(second, seconds=KILL_SECONDS)
         assert await lost_lease(first)
         assert not any(map(is_running, helm)), "what runs now ran when the other one began to lead"
-        first.proxy.turn(State.WELL)
+        first.proxy.schedule = Schedule()
         await eventually(first.operator.is_ready, seconds=60)
         left = {**dict.fromkeys(INSTALLABLE), "kubevipChartRepoUrl": None}
         await stack.set_options(**{**left, "kubevipGuestInstall": "disabled"})

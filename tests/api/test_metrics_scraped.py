@@ -26,22 +26,17 @@ from localfleet.simulated import SimulatedGuest
 from localfleet.stack import Stack, build_range
 from localfleet.waiting import eventually
 from tests.api.borrowing import Installs, borrow
-from tests.api.served_guest import ServedGuest, bring_up, is_let_go, scrape
+from tests.api.served_guest import ServedGuest, bring_up, is_let_go
 from tests.chart.rendering import Chart
 
 ROOT = Path(__file__).parents[2]
-PREFIX = "kubefipoperator_"
 INSTALLED_SECONDS = 120.0
 RANGE = "10.135.10.200/29"
 HARVESTER = "harvester-cluster1"
-OURS = ("guest-vlan", "well", "helmless", "silent")
-"""The range and the guests of this file: the stack has served others."""
 
 pytestmark = pytest.mark.xdist_group("installs")
 
 NO_HELM = Fault(status=403, only=lambda request: request.user_agent.startswith("Helm"))
-
-Series = tuple[str, frozenset[tuple[str, str]]]
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -68,87 +63,6 @@ async def guests(stack: Stack, guest: ControlPlane) -> AsyncIterator[dict[str, S
         await found["helmless"].has_condition("KubeVipReady", "False", reason="ReleaseFailed")
         await found["silent"].has_condition("GuestConfigured", "False", reason="GuestUnreachable")
         yield found
-
-
-def series(name: str, **labels: str) -> Series:
-    return f"{PREFIX}{name}", frozenset(labels.items())
-
-
-async def legacy(stack: Stack) -> dict[Series, float]:
-    return {
-        (one.name, frozenset(one.labels.items())): one.value
-        for one in await scrape(stack)
-        if one.name.startswith(PREFIX)
-    }
-
-
-def is_ours(one: Series) -> bool:
-    return any(value in OURS for _, value in one[1])
-
-
-async def test_the_four_metrics_that_people_scrape_are_there_to_the_letter(
-    stack: Stack, guests: dict[str, ServedGuest]
-) -> None:
-    of_range = {
-        "fiprangename": "guest-vlan",
-        "fiprange": RANGE,
-        "harvesterclustername": HARVESTER,
-        "harvesternetworkname": "vlan10",
-    }
-
-    def of_guest(name: str, **more: str) -> dict[str, str]:
-        return {"guestclustername": name, "harvesterclustername": HARVESTER, **more}
-
-    exact = {
-        series("fipranges_capacity", **of_range): 6,
-        series("fipranges_reserved", **of_range): 3,
-        series("guestcluster_status", **of_guest("well")): 1,
-        series("guestcluster_status", **of_guest("helmless")): 1,
-        series("guestcluster_status", **of_guest("silent")): 0,
-        series("guestcluster_events", **of_guest("well", event="kubevip_install", status="success")): 1,
-        series(
-            "guestcluster_events", **of_guest("well", event="kubevipcloudprovider_install", status="success")
-        ): 1,
-        series("guestcluster_events", **of_guest("well", event="configmap_management", status="success")): 1,
-        series(
-            "guestcluster_events", **of_guest("helmless", event="configmap_management", status="success")
-        ): 1,
-    }
-    growing = {
-        series("guestcluster_events", **of_guest("well", event="api_connection", status="success")),
-        series("guestcluster_events", **of_guest("helmless", event="api_connection", status="success")),
-        series("guestcluster_events", **of_guest("silent", event="api_connection", status="error")),
-        # What failed is tried again, on a slow machine before this reads it.
-        series("guestcluster_events", **of_guest("helmless", event="kubevip_install", status="error")),
-        series(
-            "guestcluster_events",
-            **of_guest("helmless", event="kubevipcloudprovider_install", status="error"),
-        ),
-    }
-    expected = exact.keys() | growing
-
-    async def are_there() -> dict[Series, float] | None:
-        found = {one: value for one, value in (await legacy(stack)).items() if is_ours(one)}
-        return found if expected <= found.keys() else None
-
-    # The releases of a guest cluster are tried one after the other.
-    found = await eventually(are_there, seconds=INSTALLED_SECONDS, what="all series")
-    assert found.keys() - expected == set()
-    assert {one: found[one] for one in exact} == exact
-    assert all(found[one] >= 1 for one in growing)
-
-    await guests["well"].passes(2)
-    later = await legacy(stack)
-    assert all(later[one] > found[one] for one in growing if ("guestclustername", "well") in one[1])
-    assert {one: later[one] for one in exact} == exact
-    text = (await stack.operators[0].metrics()).splitlines()
-    for name, kind in (
-        ("fipranges_capacity", "gauge"),
-        ("fipranges_reserved", "gauge"),
-        ("guestcluster_status", "gauge"),
-        ("guestcluster_events", "gauge"),
-    ):
-        assert f"# TYPE {PREFIX}{name} {kind}" in text
 
 
 async def test_promtool_has_nothing_to_say(stack: Stack, guests: dict[str, ServedGuest]) -> None:
