@@ -226,7 +226,7 @@ async def build_two(*, apart_seconds: float = 5.0) -> Installations:
     return both
 
 
-@pytest.mark.parametrize("apart_seconds", [0.0, 0.1, 0.5, 2.0, 60.0])
+@pytest.mark.parametrize("apart_seconds", [0.0, 0.5, 60.0])
 async def test_of_two_installations_one_works_and_each_guest_cluster_is_installed_once(
     apart_seconds: float,
 ) -> None:
@@ -263,7 +263,7 @@ async def test_an_installation_that_waits_leads_when_the_other_one_is_gone(loss:
     assert both.fleet.helm.runs.count(("upgrade", both.url)) == 2
 
 
-@pytest.mark.parametrize("late_seconds", [0.0, 1.1, 2.2, 3.3])
+@pytest.mark.parametrize("late_seconds", [0.0, 2.2])
 async def test_a_leader_whose_namespace_is_deleted_ends_before_another_installation_leads(
     late_seconds: float,
 ) -> None:
@@ -294,8 +294,10 @@ async def test_a_leader_whose_lease_somebody_deletes_keeps_the_lead() -> None:
     assert await both.work(60) == [NAMESPACE]
 
 
-@pytest.mark.parametrize("named", [None, "", "gone", "No namespace", ELSEWHERE])
-@pytest.mark.parametrize("late_seconds", [0.0, 2.7])
+@pytest.mark.parametrize(
+    ("named", "late_seconds"),
+    [(None, 0.0), ("", 2.7), ("gone", 0.0), ("No namespace", 2.7), (ELSEWHERE, 0.0), (ELSEWHERE, 2.7)],
+)
 async def test_whatever_is_written_over_the_name_of_the_leader_one_works(
     named: str | None, late_seconds: float
 ) -> None:

@@ -136,7 +136,7 @@ async def test_the_releases_of_one_guest_cluster_are_removed_when_its_labels_ask
     assert fleet.guests[A].releases == BOTH
 
 
-@pytest.mark.parametrize("interval", ["60", "480"])
+@pytest.mark.parametrize("interval", ["60", pytest.param("480", marks=pytest.mark.slow)])
 async def test_nobody_misses_a_deadline_because_many_guest_clusters_opt_in(interval: str) -> None:
     """What has begun comes first in the queue of helm, which is busy for half an hour with new guest clusters.
 
