@@ -12,7 +12,9 @@ from fipop.addresses.inventory import Inventory
 from fipop.interfaces import loop_time
 
 GATE_SECONDS = 60.0
-"""The longest time that new addresses wait for guest clusters that are not read."""
+"""The longest time that new addresses wait for guest clusters that are not read, if others are."""
+UNREADABLE_SECONDS = 600.0
+"""The longest time that they wait if no guest cluster can be read: Rancher may start, too, and take longer."""
 
 CHECK_SECONDS = 1.0
 """How often deadlines are checked while something waits."""
@@ -31,7 +33,8 @@ class Gate:
     """Closed from when this process leads, until each guest cluster that was connected then was read once.
 
     While it is closed, floating IPs keep what they have, nothing new is assigned, and no guest cluster is written. It
-    opens at the latest GATE_SECONDS after the last of the first readings began and Rancher first answered.
+    opens at the latest GATE_SECONDS after the last of the first readings began and a guest cluster was read; if none
+    can be read, UNREADABLE_SECONDS after the start.
 
     A guest cluster that connects later and can have Services holds back new addresses of its ranges, until it was read
     or for GATE_SECONDS; and each floating IP for no longer than that, however many of them there are.
@@ -42,9 +45,10 @@ class Gate:
     awaited: set[str] = field(default_factory=set)
     _unbegun: set[str] = field(default_factory=set)
     """Those of `awaited` whose first reading has not begun."""
+    _started_at: float = 0.0
     _begun_at: float = 0.0
-    _answered_at: float | None = None
-    """When Rancher first answered."""
+    _read_at: float | None = None
+    """When a guest cluster was first read."""
     _late: set[str] = field(default_factory=set)
     """Those that connected later, and hold back addresses."""
     _held_since: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -54,7 +58,7 @@ class Gate:
 
     def wait_for(self, guest_ids: Iterable[str]) -> None:
         """Wait for the first readings of guest clusters; without any, open."""
-        self.awaited, self._begun_at = set(guest_ids), loop_time()
+        self.awaited, self._started_at = set(guest_ids), loop_time()
         self._unbegun = set(self.awaited)
         for each in self.awaited:
             self.inventory.records.of(each).awaited_until = loop_time() + GATE_SECONDS
@@ -70,14 +74,11 @@ class Gate:
             self._unbegun.discard(guest_id)
             self._begun_at = loop_time()
 
-    def note_answer(self) -> None:
-        """Note that Rancher answered a request, whatever it said."""
-        if self._answered_at is None:
-            self._answered_at = loop_time()
-
     def note_read(self, guest_id: str) -> None:
         """Note that a guest cluster was read wholly."""
         self.inventory.records.of(guest_id).was_read = True
+        if self._read_at is None:
+            self._read_at = loop_time()
         self.note_left(guest_id)
 
     def note_gone(self, guest_id: str) -> None:
@@ -138,9 +139,10 @@ class Gate:
     def _open_if_due(self) -> None:
         if self.is_open:
             return
-        is_over = False
-        if self._answered_at is not None and not self._unbegun:
-            is_over = loop_time() - max(self._begun_at, self._answered_at) >= GATE_SECONDS
+        if self._read_at is None:
+            is_over = loop_time() - self._started_at >= UNREADABLE_SECONDS
+        else:
+            is_over = not self._unbegun and loop_time() - max(self._begun_at, self._read_at) >= GATE_SECONDS
         if is_over or not self.awaited:
             self.is_open = True
             self._add(GateEvent.OPENED)

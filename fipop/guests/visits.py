@@ -24,7 +24,6 @@ from fipop.errors import (
     ApiError,
     FipopError,
     GuestError,
-    RequestTimeoutError,
     UnavailableError,
 )
 from fipop.guests.access import (
@@ -168,11 +167,10 @@ class VisitController:
         except FipopError as error:
             self._note_unread(guest_id)
             logger.info("Could not read guest cluster", extra={"guest": guest_id, "error": str(error)})
-            has_answered = isinstance(error, ApiError) and error.status > 0
-            if has_answered or isinstance(error, VisitTimeoutError | RequestTimeoutError):
-                self.gate.note_answer()  # one that hangs refuses nothing
-            elif isinstance(error, GuestError) and not isinstance(error, TooManyAddressesError):
-                self.gate.note_gone(guest_id)
+            if isinstance(error, GuestError) and not isinstance(
+                error, VisitTimeoutError | TooManyAddressesError
+            ):
+                self.gate.note_gone(guest_id)  # without a usable kubeconfig; one that hangs has one
             return READ_RETRY_SECONDS if self.gate.waits_for(guest_id) else None
         return None
 
@@ -380,7 +378,6 @@ class VisitController:
         self.queues.add(
             *request_users(inventory, inventory.reports.take(guest_id, source, visit.began, found))
         )
-        self.gate.note_answer()
         if inventory.reports.read_since(guest_id) is not None:
             self.queues.add(*map(request_reservation, inventory.find_quarantined(guest_id)))
             self.gate.note_read(guest_id)

@@ -47,7 +47,10 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("One object or page of a list", f"{guests.ANSWER_BYTES // MIB} MiB"),
         ("One list", f"{guests.PAGES} pages of {guests.PAGE_ITEMS} objects"),
         ("Connections to one Rancher", f"{guests.CONNECTIONS}"),
-        ("Wait for guest clusters after a start", f"{gate.GATE_SECONDS:g} s"),
+        (
+            "Wait for guest clusters after a start",
+            f"{gate.GATE_SECONDS:g} s; {gate.UNREADABLE_SECONDS / 60:g} min if none can be read",
+        ),
         ("One helm process", f"{deadlines.HELM_DEADLINE_SECONDS:g} s"),
         ("Time after which a helm that asks nothing is ended", f"{deadlines.HELM_IDLE_SECONDS:g} s"),
         ("Writable memory of a helm process", f"{process.DATA_BYTES // MIB} MiB"),
