@@ -35,12 +35,12 @@ KIND = "ranges"
 COUNT_SECONDS = 1.0
 """How long changes of what ranges hold are gathered until the ranges are counted: they are written at most so often."""
 GATE_RETRY_SECONDS = 5.0
-REPORTED_SECONDS = 60.0
-"""What guest clusters use without a floating IP is written at most so often for each range."""
+REPORTED_SECONDS = 10.0
+"""What guest clusters use without a floating IP is written at most so often for each range: tenants change it."""
 MAX_REPORTED, MAX_REPORTED_OF_GUEST = 1024, 64
 """How many of these addresses a status shows, in all and of each guest cluster."""
 RECOUNT_SECONDS = 60.0
-"""How soon they are counted without a change: what guest clusters report causes none."""
+"""How soon they are counted without a change."""
 
 
 def request_count(delay_seconds: float = COUNT_SECONDS) -> Request:
@@ -81,11 +81,11 @@ class RangeReconciler:
             return RetryAfter(GATE_RETRY_SECONDS)
         if self.is_traced():
             self._trace()
-        usages, problem = self.inventory.count(), None
+        usages, problem, seconds = self.inventory.count(), None, RECOUNT_SECONDS
         for each in self.inventory.ranges.all():
             try:
                 if self.inventory.ranges.get("", each.name) == each:  # else its event has it counted again
-                    await self._settle(each, usages.get(each.name))
+                    seconds = min(seconds, await self._settle(each, usages.get(each.name)))
             except ApiError as error:
                 problem = error  # of one range: the others have their status all the same
                 if error.is_refusal:
@@ -93,19 +93,25 @@ class RangeReconciler:
                     self.events.record(about, EventType.WARNING, WRITE_REFUSED, error.explain())
         if problem is not None:
             raise problem
-        return RetryAfter(RECOUNT_SECONDS)
+        return RetryAfter(seconds)
 
-    async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> None:
-        """Write the status of a range if it changed; what guest clusters use, at most once a minute."""
-        before = found.status
+    async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> float:
+        """Write the status of a range if it changed; return when to count it again.
+
+        What guest clusters use is written at most every REPORTED_SECONDS, but always with a new generation: a status
+        shows what counts in the range as it is at `observedGeneration`.
+        """
+        before, seconds = found.status, RECOUNT_SECONDS
         reported, count = self._find_reported(found)
-        if loop_time() - self._reported_at.get(found.name, -math.inf) < REPORTED_SECONDS:
-            reported, count = before.reported, before.reported_count
+        has_news = (reported, count) != (before.reported, before.reported_count)
+        left = self._reported_at.get(found.name, -math.inf) + REPORTED_SECONDS - loop_time()
+        if has_news and left > 0 and before.observed_generation == found.metadata.generation:
+            reported, count, has_news, seconds = before.reported, before.reported_count, False, left
         status = build_status(self.inventory, found, usage, self.client.server_now())
         wanted = replace(status, reported=reported, reported_count=count)
-        is_written = wanted != before and await self._write(found, write_patch(wanted))
-        if is_written and (reported, count) != (before.reported, before.reported_count):
+        if wanted != before and await self._write(found, write_patch(wanted)) and has_news:
             self._reported_at[found.name] = loop_time()
+        return seconds
 
     def _find_reported(self, found: FloatingIPRange) -> tuple[tuple[Reported, ...], int | None]:
         """Return what guest clusters use without a floating IP, and its count; None for none.

@@ -51,6 +51,10 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
             "Wait for guest clusters after a start",
             f"{gate.GATE_SECONDS:g} s; {gate.UNREADABLE_SECONDS / 60:g} min if none can be read",
         ),
+        (
+            "Writes of a range's status",
+            f"one per second; of `reported`, one every {ranges.REPORTED_SECONDS:g} s",
+        ),
         ("One helm process", f"{deadlines.HELM_DEADLINE_SECONDS:g} s"),
         ("Time after which a helm that asks nothing is ended", f"{deadlines.HELM_IDLE_SECONDS:g} s"),
         ("Writable memory of a helm process", f"{process.DATA_BYTES // MIB} MiB"),
