@@ -25,7 +25,7 @@ class GateEvent(StrEnum):
 
     OPENED = "opened"
     RELEASED = "released"
-    """A guest cluster that connected later holds nothing back any more."""
+    """Something that held new addresses back since the gate is open holds nothing back any more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +43,8 @@ class Gate:
     inventory: Inventory
     is_open: bool = False
     awaited: set[str] = field(default_factory=set)
+    untried: set[str] = field(default_factory=set)
+    """Those of which the last leader knew what they use, until this process has tried to read each."""
     _unbegun: set[str] = field(default_factory=set)
     """Those of `awaited` whose first reading has not begun."""
     _started_at: float = 0.0
@@ -51,18 +53,32 @@ class Gate:
     """When a guest cluster was first read."""
     _late: set[str] = field(default_factory=set)
     """Those that connected later, and hold back addresses."""
+    _is_outdated: bool = False
+    """Whether a range changed: what those use there that were not tried yet, the last leader alone knew."""
     _held_since: dict[tuple[str, str], float] = field(default_factory=dict)
     """Since when floating IPs wait for those."""
     _events: deque[GateEvent] = field(default_factory=deque)
     _has_news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def wait_for(self, guest_ids: Iterable[str]) -> None:
-        """Wait for the first readings of guest clusters; without any, open."""
-        self.awaited, self._started_at = set(guest_ids), loop_time()
+    def wait_for(self, guest_ids: Iterable[str], *, known: Iterable[str] = ()) -> None:
+        """Wait for the first readings of guest clusters; without any, open. What `known` ones use is known."""
+        self.awaited, self.untried, self._started_at = set(guest_ids), set(known), loop_time()
         self._unbegun = set(self.awaited)
         for each in self.awaited:
             self.inventory.records.of(each).awaited_until = loop_time() + GATE_SECONDS
+        for each in self.untried:
+            self.inventory.records.of(each).awaited_until = loop_time()
         self._open_if_due()
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The guest clusters for which new addresses wait."""
+        return frozenset(self._late if self.is_open else self.awaited | self._late)
+
+    @property
+    def has_tried_all(self) -> bool:
+        """Whether new addresses are assigned by what this process read itself."""
+        return self.is_open and not self.untried
 
     def waits_for(self, guest_id: str) -> bool:
         """Return whether a guest cluster is to be read soon."""
@@ -73,6 +89,18 @@ class Gate:
         if guest_id in self._unbegun:
             self._unbegun.discard(guest_id)
             self._begun_at = loop_time()
+
+    def note_tried(self, guest_id: str) -> None:
+        """Note that a guest cluster was read, or could not be."""
+        if guest_id in self.untried:
+            self.untried.discard(guest_id)
+            if not self.untried:
+                self._is_outdated = False
+                self._add(GateEvent.RELEASED)
+
+    def note_range_changed(self) -> None:
+        """Note that a range is another one than the last leader knew."""
+        self._is_outdated = bool(self.untried)
 
     def note_read(self, guest_id: str) -> None:
         """Note that a guest cluster was read wholly."""
@@ -85,6 +113,7 @@ class Gate:
         """Note that the gate need not wait: a guest cluster is disconnected, or has no usable kubeconfig."""
         self.awaited.discard(guest_id)
         self._unbegun.discard(guest_id)
+        self.note_tried(guest_id)
         self._open_if_due()
 
     def note_left(self, guest_id: str) -> None:
@@ -126,7 +155,7 @@ class Gate:
 
     def may_assign(self, floating_ip: tuple[str, str], range_name: str) -> bool:
         """Return whether a floating IP can get new addresses of a range."""
-        if not self.is_open:
+        if not self.is_open or self._is_outdated:
             return False
         if not any(self.inventory.could_serve(range_name, guest_id) for guest_id in self._late):
             return True

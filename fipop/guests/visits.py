@@ -19,6 +19,7 @@ from fipop.addresses.in_use import InUseAddresses, Source
 from fipop.addresses.quarantine import request_reservation
 from fipop.addresses.reconciler import request_users
 from fipop.addresses.reservations import ReservationStore
+from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIPReservation
 from fipop.errors import (
     ApiError,
@@ -121,9 +122,11 @@ class VisitController:
             desired = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
         if desired is not None:
             seconds = await self._serve(record, desired)
+            self.gate.note_tried(guest_id)
         elif self.gate.is_open or self.gate.waits_for(guest_id):
             # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
             seconds = await self._read_only(record, guest_id)
+            self.gate.note_tried(guest_id)
         interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
         return self._retry_after(min(interval, seconds or interval))
 
@@ -160,7 +163,7 @@ class VisitController:
         visit = self._begin(record, guest)
         try:
             access = await read_access(self.guests.client, guest)
-            async with self.clients.session(access, is_urgent=not self.gate.is_open) as client:
+            async with self.clients.session(access, is_urgent=self.gate.waits_for(guest_id)) as client:
                 await self._read(visit, client)
             if visit.errors.first is not None:
                 raise visit.errors.first
@@ -206,9 +209,9 @@ class VisitController:
 
         Raises ApiError and GuestError.
         """
-        has_news = set(self.guests.inventory.reports.find_ours(visit.guest.id)) != desired.addresses
+        is_urgent = visit.is_young or self._has_news(visit, desired) or self.gate.waits_for(visit.guest.id)
         access = await read_access(self.guests.client, visit.guest)
-        async with self.clients.session(access, is_urgent=visit.is_young or has_news) as client:
+        async with self.clients.session(access, is_urgent=is_urgent) as client:
             await self._read(visit, client)
             if visit.needs_machines and visit.guest.on_harvester and desired.names_interface:
                 with visit.errors.collect():
@@ -228,6 +231,14 @@ class VisitController:
                     request_turn(visit.guest.id, visit.record, visit.goal, visit.steps, is_judged=is_judged)
                 )
         await self._follow_services(visit)
+
+    def _has_news(self, visit: Visit, desired: DesiredState) -> bool:
+        """Return whether a guest cluster lacks an address; of one that was not read yet the statuses tell."""
+        if visit.record.was_read:
+            return set(self.guests.inventory.reports.find_ours(visit.guest.id)) != desired.addresses
+        statuses = (each.status for each in desired.floating_ips if each.status.addresses)
+        found = (find_condition(each.conditions, ConditionType.GUEST_CONFIGURED) for each in statuses)
+        return not all(each is not None and each.is_true for each in found)
 
     async def _read(self, visit: Visit, client: KubeClient) -> None:
         """Read which addresses it uses. Raises ApiError and GuestError."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fipop import deadlines
-from fipop.addresses import gate, quarantine, ranges, reports
+from fipop.addresses import gate, handover, quarantine, ranges, reports
 from fipop.api import service
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
 from fipop.cloudprovider import pools, usage
@@ -51,6 +51,8 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
             "Wait for guest clusters after a start",
             f"{gate.GATE_SECONDS:g} s; {gate.UNREADABLE_SECONDS / 60:g} min if none can be read",
         ),
+        ("Age of what the next leader takes over", f"{handover.MAX_AGE.total_seconds() / 60:g} min"),
+        ("Guest clusters that the next leader waits for by name", f"{handover.MAX_WAITS}"),
         (
             "Writes of a range's status",
             f"one per second; of `reported`, one every {ranges.REPORTED_SECONDS:g} s",
