@@ -58,7 +58,7 @@ def read_note(text: str) -> Note | None:
     """Read a note from a Lease; None if there is none, or it cannot be read."""
     try:
         found = as_mapping(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     at, waits = parse_time(found.get("at")), as_list(found.get("waits"))
     if at is None or not all(isinstance(each, str) for each in waits):
@@ -139,7 +139,7 @@ class Handover:
         if self.found is None or guest_id in self.found.waits:
             return False
         at, clusters = self.found.at, self.inventory.guest_clusters(guest_id)
-        if all(each.created > at and not each.is_imported for each in clusters):
+        if all(each.created >= at.replace(microsecond=0) and not each.is_imported for each in clusters):
             return True
         management = self.inventory.management.get("", guest_id)
         since = management.readable_since if management is not None else None
@@ -159,7 +159,8 @@ class Handover:
         is_same = before is not None and (before.ranges, before.waits) == (note.ranges, note.waits)
         if is_same and loop_time() - self._noted_at < NOTE_SECONDS:
             return self._text
-        self._noted_at = loop_time()
+        if str(note) != self._text:
+            self._noted_at = loop_time()
         return str(note)
 
     def _is_young(self, note: Note) -> bool:

@@ -248,7 +248,7 @@ def _is_provisioned(conditions: object) -> bool:
 
 def _find_readable_since(conditions: object) -> datetime | None:
     """Return since when Connected is True, and Provisioned, if Rancher writes it; None if a time is not known."""
-    found = [each for each in _conditions(conditions) if each.get("type") in {"Connected", "Provisioned"}]
+    found = [each for each in _conditions(conditions) if each.get("type") in ("Connected", "Provisioned")]
     times = [parse_time(each.get("lastUpdateTime")) for each in found if each.get("status") == "True"]
     if _condition(conditions, "Connected") is None or len(times) < len(found):
         return None
