@@ -81,8 +81,13 @@ class Gate:
         return self.is_open and not self.untried
 
     def waits_for(self, guest_id: str) -> bool:
-        """Return whether a guest cluster is to be read soon."""
-        return guest_id in self.awaited or guest_id in self._late
+        """Return whether new addresses wait for a guest cluster."""
+        is_needed = self._is_outdated and guest_id in self.untried
+        return is_needed or guest_id in self.awaited or guest_id in self._late
+
+    def needs(self, guest_id: str) -> bool:
+        """Return whether a guest cluster is read before the gate is open."""
+        return guest_id in self.untried or self.waits_for(guest_id)
 
     def note_begun(self, guest_id: str) -> None:
         """Note that a guest cluster is being read."""

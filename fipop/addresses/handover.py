@@ -139,7 +139,7 @@ class Handover:
         if self.found is None or guest_id in self.found.waits:
             return False
         at, clusters = self.found.at, self.inventory.guest_clusters(guest_id)
-        if all(each.created >= at.replace(microsecond=0) and not each.is_imported for each in clusters):
+        if all(each.created > at and not each.is_imported for each in clusters):
             return True
         management = self.inventory.management.get("", guest_id)
         since = management.readable_since if management is not None else None

@@ -116,17 +116,13 @@ class VisitController:
         if not self.guests.inventory.exists(guest_id):
             self.gate.note_gone(guest_id)
             return None
-        record, desired, seconds = self.guests.record(guest_id), None, None
-        self._note_floating_ips(record, guest_id)
-        if self.gate.is_open:
-            desired = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
-        if desired is not None:
-            seconds = await self._serve(record, desired)
-            self.gate.note_tried(guest_id)
-        elif self.gate.is_open or self.gate.waits_for(guest_id):
-            # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
-            seconds = await self._read_only(record, guest_id)
-            self.gate.note_tried(guest_id)
+        seconds: float | None = None
+        # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
+        if self.gate.is_open or self.gate.needs(guest_id):
+            try:
+                seconds = await self._serve_or_read(guest_id)
+            finally:
+                self.gate.note_tried(guest_id)
         interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
         return self._retry_after(min(interval, seconds or interval))
 
@@ -150,6 +146,17 @@ class VisitController:
         return self._retry_after(self.configuration.settings.service_visit_seconds)
 
     # What is done
+
+    async def _serve_or_read(self, guest_id: str) -> float | None:
+        """Visit a guest cluster, or only read it; return when to come back, if before the interval."""
+        record = self.guests.record(guest_id)
+        self._note_floating_ips(record, guest_id)
+        if self.gate.is_open:
+            settings = self.configuration.settings
+            desired = find_desired(self.guests.inventory, guest_id, record, settings)
+            if desired is not None:
+                return await self._serve(record, desired)
+        return await self._read_only(record, guest_id)
 
     async def _read_only(self, record: GuestRecord, guest_id: str) -> float | None:
         """Read which addresses a guest cluster uses, and nothing else; return when the next visit is due."""

@@ -153,6 +153,21 @@ async def test_a_guest_cluster_for_which_the_last_leader_waited_is_waited_for() 
     assert fleet.addresses(A) == [Y]
 
 
+async def test_a_guest_cluster_for_which_the_last_leader_waited_and_that_hangs_delays_new_addresses_by_a_minute() -> (
+    None
+):
+    """Others are read meanwhile."""
+    fleet = build(A, C)
+    fleet.add_guest(B, connected=False).hanging = True
+    await begin(fleet)
+    fleet.connect(B)
+    await fleet.pass_time(5)
+    await hand_over(fleet, lambda: fleet.ask(A), seconds=GATE_SECONDS - 10)
+    assert fleet.addresses(A) == []
+    await fleet.pass_time(30)
+    assert fleet.addresses(A) == [X]
+
+
 def connect(fleet: Fleet) -> None:
     fleet.connect(B)
 
@@ -183,6 +198,7 @@ async def test_a_guest_cluster_that_came_in_the_gap_is_waited_for(come: Callable
 
 async def test_a_guest_cluster_that_is_new_in_the_gap_is_not_waited_for() -> None:
     fleet = await begin(build(A))
+    await fleet.pass_time(5)
 
     def gap() -> None:
         fleet.add_guest(B).hanging = True
