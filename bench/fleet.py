@@ -1,4 +1,4 @@
-"""How fast the operator is, in ratios of one run: bursts, new guests, passes, guests that hang, starts.
+"""How fast the operator is, in ratios of one run: bursts, new guests, passes, guests that hang, starts, new leaders.
 
 Real: etcd, kube-apiserver, the operator as a process under the chart's access. Fake, since thousands of them do not
 fit on one machine: the guests, which answer after 50 ms from memory (localfleet.simulated). What kube-fip-operator did
@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import os
+import signal
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench.costs import processor_seconds, read_costs
@@ -30,9 +34,10 @@ from bench.load import (
 )
 from bench.results import describe_machine, write_section
 from bench.strain import REFRESH_SECONDS, cost_of_refreshes, count_lost_terms, half_speed
+from fipop.api import names
 from localfleet.arguments import positive
 from localfleet.fleet import LocalFleet
-from localfleet.installation import OperatorProcess
+from localfleet.installation import NAMESPACE, OperatorProcess
 from localfleet.rancher_plan import REAL_ORDER, Credential, Guest
 from localfleet.routes import Fault
 from localfleet.simulated import SimulatedGuest
@@ -48,6 +53,9 @@ PREDECESSOR_SLEEP_SECONDS = 15.0
 FEW_GUESTS = 200
 """Of the restarts with a fleet of usual size."""
 IDLE_PROCESSORS = 0.1
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{names.LEASE_NAME}"
+CLOCKS = timedelta(seconds=31)
+"""What a leader knows counts for guests that were connected so long before."""
 PREDECESSOR_SAMPLE = 20
 PREDECESSOR_NEW_SAMPLE = 2
 
@@ -151,6 +159,15 @@ async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator
     beside_hanging = await time_restart(stack, hangs=True)
     found["restart_s"] = beside_hanging.address - beside_hanging.ready
     yield beside_hanging.line
+    for name, number in (("stop", signal.SIGTERM), ("kill", signal.SIGKILL)):
+        for hangs in (False, True):
+            await come_to_rest(stack)
+            took = await time_handover(stack, number, hangs=hangs)
+            found[f"{name}_{'hang_' if hangs else ''}s"] = took
+            yield (
+                f"change of leader with {len(stack.player.guests) - 1} guests{harm_of(hangs)}: a new guest's address "
+                f"{took:.1f} s after {number.name} of the leader"
+            )
     async with half_speed(stack):
         slow = await time_restart(stack, hangs=False)
         found["lost_terms"] = count_lost_terms(stack)
@@ -333,10 +350,10 @@ class Restart:
     @property
     def line(self) -> str:
         """Say it."""
-        harm = f", {HANGING_PERCENT} % of them hanging" if self.hangs else ""
         return (
-            f"restart with {self.guests} guests{harm}: ready {self.ready:.1f} s after the start, a new guest's address "
-            f"after {self.address:.1f} s, {self.address - self.ready:.1f} s later; {self.rss_mib:.0f} MiB resident"
+            f"restart with {self.guests} guests{harm_of(self.hangs)}: ready {self.ready:.1f} s after the start, "
+            f"a new guest's address after {self.address:.1f} s, {self.address - self.ready:.1f} s later; "
+            f"{self.rss_mib:.0f} MiB resident"
         )
 
 
@@ -367,6 +384,43 @@ async def time_restart(stack: Stack, *, hangs: bool) -> Restart:
         rss_mib=resident_mib(operator),
         hangs=hangs,
     )
+
+
+async def time_handover(stack: Stack, number: signal.Signals, *, hangs: bool) -> float:
+    """End the leader beside a standby, with a new guest just then; the time until that has its address."""
+    former = stack.operators[-1]
+    await stack.start_operator()
+    rested_at = datetime.now(UTC)
+
+    async def is_known() -> bool:
+        lease = await stack.client.get(LEASE)
+        text = (lease["metadata"].get("annotations") or {}).get(names.ANNOTATION_HANDOVER, "{}")
+        at = json.loads(text).get("at")
+        return at is not None and datetime.fromisoformat(at) - rested_at > CLOCKS
+
+    await eventually(is_known, seconds=DEADLINE_SECONDS, what="the leader to note that it knows everything")
+    plan = stack.player.plan_guest(f"new-{len(stack.operators)}")
+    served: dict[str, float] = {}
+    watching = asyncio.create_task(note_served(stack.client, served))
+    with hanging(stack) if hangs else nullcontext():
+        began = time.monotonic()
+        os.kill(former.process.pid, number)
+        guest = await stack.player.create_guest(plan, SimulatedGuest(), order=UP_TO_LINK)
+
+        async def is_served() -> bool:
+            return guest.cluster_id in served
+
+        await eventually(is_served, seconds=DEADLINE_SECONDS, what="the address of the new guest")
+        watching.cancel()
+    await former.process.wait()
+    for step in REAL_ORDER[len(UP_TO_LINK) :]:
+        await stack.player.take(guest, step)
+    return served[guest.cluster_id] - began
+
+
+def harm_of(hangs: bool) -> str:
+    """Say how many guests hang."""
+    return f", {HANGING_PERCENT} % of them hanging" if hangs else ""
 
 
 def resident_mib(operator: OperatorProcess) -> float:

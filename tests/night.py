@@ -64,6 +64,17 @@ PARTS = (
         long="python -m tests.operator.simulation 500 --demand --seed SEED",
     ),
     Part(
+        name="simulation-handover",
+        what="the same, in which the lead changes hands again and again",
+        night="python -m tests.operator.simulation 200 --handover --seed SEED",
+        long="python -m tests.operator.simulation 1000 --handover --seed SEED",
+    ),
+    Part(
+        name="handover-fleet",
+        what="changes of leader with 2,000 and 10,000 guest clusters, at the pace of one Rancher",
+        night="python -m tests.operator.handover_fleet",
+    ),
+    Part(
         name="demand-fleet",
         what="1,000 guest clusters whose Services are listed, at the pace of one Rancher",
         night="python -m tests.operator.demand_fleet",

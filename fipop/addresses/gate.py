@@ -12,7 +12,9 @@ from fipop.addresses.inventory import Inventory
 from fipop.interfaces import loop_time
 
 GATE_SECONDS = 60.0
-"""The longest time that new addresses wait for guest clusters that are not read."""
+"""The longest time that new addresses wait for guest clusters that are not read, if others are."""
+UNREADABLE_SECONDS = 600.0
+"""The longest time that they wait if no guest cluster can be read: Rancher may start, too, and take longer."""
 
 CHECK_SECONDS = 1.0
 """How often deadlines are checked while something waits."""
@@ -23,7 +25,7 @@ class GateEvent(StrEnum):
 
     OPENED = "opened"
     RELEASED = "released"
-    """A guest cluster that connected later holds nothing back any more."""
+    """Something that held new addresses back since the gate is open holds nothing back any more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +33,8 @@ class Gate:
     """Closed from when this process leads, until each guest cluster that was connected then was read once.
 
     While it is closed, floating IPs keep what they have, nothing new is assigned, and no guest cluster is written. It
-    opens at the latest GATE_SECONDS after the last of the first readings began and Rancher first answered.
+    opens at the latest GATE_SECONDS after the last of the first readings began and a guest cluster was read; if none
+    can be read, UNREADABLE_SECONDS after the start.
 
     A guest cluster that connects later and can have Services holds back new addresses of its ranges, until it was read
     or for GATE_SECONDS; and each floating IP for no longer than that, however many of them there are.
@@ -40,29 +43,51 @@ class Gate:
     inventory: Inventory
     is_open: bool = False
     awaited: set[str] = field(default_factory=set)
+    untried: set[str] = field(default_factory=set)
+    """Those of which the last leader knew what they use, until this process has tried to read each."""
     _unbegun: set[str] = field(default_factory=set)
     """Those of `awaited` whose first reading has not begun."""
+    _started_at: float = 0.0
     _begun_at: float = 0.0
-    _answered_at: float | None = None
-    """When Rancher first answered."""
+    _read_at: float | None = None
+    """When a guest cluster was first read."""
     _late: set[str] = field(default_factory=set)
     """Those that connected later, and hold back addresses."""
+    _is_outdated: bool = False
+    """Whether a range changed: what those use there that were not tried yet, the last leader alone knew."""
     _held_since: dict[tuple[str, str], float] = field(default_factory=dict)
     """Since when floating IPs wait for those."""
     _events: deque[GateEvent] = field(default_factory=deque)
     _has_news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def wait_for(self, guest_ids: Iterable[str]) -> None:
-        """Wait for the first readings of guest clusters; without any, open."""
-        self.awaited, self._begun_at = set(guest_ids), loop_time()
+    def wait_for(self, guest_ids: Iterable[str], *, known: Iterable[str] = ()) -> None:
+        """Wait for the first readings of guest clusters; without any, open. What `known` ones use is known."""
+        self.awaited, self.untried, self._started_at = set(guest_ids), set(known), loop_time()
         self._unbegun = set(self.awaited)
         for each in self.awaited:
             self.inventory.records.of(each).awaited_until = loop_time() + GATE_SECONDS
+        for each in self.untried:
+            self.inventory.records.of(each).awaited_until = loop_time()
         self._open_if_due()
 
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The guest clusters for which new addresses wait."""
+        return frozenset(self._late if self.is_open else self.awaited | self._late)
+
+    @property
+    def has_tried_all(self) -> bool:
+        """Whether new addresses are assigned by what this process read itself."""
+        return self.is_open and not self.untried
+
     def waits_for(self, guest_id: str) -> bool:
-        """Return whether a guest cluster is to be read soon."""
-        return guest_id in self.awaited or guest_id in self._late
+        """Return whether new addresses wait for a guest cluster."""
+        is_needed = self._is_outdated and guest_id in self.untried
+        return is_needed or guest_id in self.awaited or guest_id in self._late
+
+    def needs(self, guest_id: str) -> bool:
+        """Return whether a guest cluster is read before the gate is open."""
+        return guest_id in self.untried or self.waits_for(guest_id)
 
     def note_begun(self, guest_id: str) -> None:
         """Note that a guest cluster is being read."""
@@ -70,20 +95,30 @@ class Gate:
             self._unbegun.discard(guest_id)
             self._begun_at = loop_time()
 
-    def note_answer(self) -> None:
-        """Note that Rancher answered a request, whatever it said."""
-        if self._answered_at is None:
-            self._answered_at = loop_time()
+    def note_tried(self, guest_id: str) -> None:
+        """Note that a guest cluster was read, or could not be."""
+        if guest_id in self.untried:
+            self.untried.discard(guest_id)
+            if not self.untried:
+                self._is_outdated = False
+                self._add(GateEvent.RELEASED)
+
+    def note_range_changed(self) -> None:
+        """Note that a range is another one than the last leader knew."""
+        self._is_outdated = bool(self.untried)
 
     def note_read(self, guest_id: str) -> None:
         """Note that a guest cluster was read wholly."""
         self.inventory.records.of(guest_id).was_read = True
+        if self._read_at is None:
+            self._read_at = loop_time()
         self.note_left(guest_id)
 
     def note_gone(self, guest_id: str) -> None:
         """Note that the gate need not wait: a guest cluster is disconnected, or has no usable kubeconfig."""
         self.awaited.discard(guest_id)
         self._unbegun.discard(guest_id)
+        self.note_tried(guest_id)
         self._open_if_due()
 
     def note_left(self, guest_id: str) -> None:
@@ -125,7 +160,7 @@ class Gate:
 
     def may_assign(self, floating_ip: tuple[str, str], range_name: str) -> bool:
         """Return whether a floating IP can get new addresses of a range."""
-        if not self.is_open:
+        if not self.is_open or self._is_outdated:
             return False
         if not any(self.inventory.could_serve(range_name, guest_id) for guest_id in self._late):
             return True
@@ -138,9 +173,10 @@ class Gate:
     def _open_if_due(self) -> None:
         if self.is_open:
             return
-        is_over = False
-        if self._answered_at is not None and not self._unbegun:
-            is_over = loop_time() - max(self._begun_at, self._answered_at) >= GATE_SECONDS
+        if self._read_at is None:
+            is_over = loop_time() - self._started_at >= UNREADABLE_SECONDS
+        else:
+            is_over = not self._unbegun and loop_time() - max(self._begun_at, self._read_at) >= GATE_SECONDS
         if is_over or not self.awaited:
             self.is_open = True
             self._add(GateEvent.OPENED)

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from fipop.addresses.gate import Gate
+from fipop.addresses.handover import Note, digest_ranges
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_status import build_status, may_be_harvester
 from fipop.api.codec import write_patch
@@ -35,12 +37,12 @@ KIND = "ranges"
 COUNT_SECONDS = 1.0
 """How long changes of what ranges hold are gathered until the ranges are counted: they are written at most so often."""
 GATE_RETRY_SECONDS = 5.0
-REPORTED_SECONDS = 60.0
-"""What guest clusters use without a floating IP is written at most so often for each range."""
+REPORTED_SECONDS = 10.0
+"""What guest clusters use without a floating IP is written at most so often for each range: tenants change it."""
 MAX_REPORTED, MAX_REPORTED_OF_GUEST = 1024, 64
 """How many of these addresses a status shows, in all and of each guest cluster."""
 RECOUNT_SECONDS = 60.0
-"""How soon they are counted without a change: what guest clusters report causes none."""
+"""How soon they are counted without a change."""
 
 
 def request_count(delay_seconds: float = COUNT_SECONDS) -> Request:
@@ -48,7 +50,7 @@ def request_count(delay_seconds: float = COUNT_SECONDS) -> Request:
     return Request(Key(KIND, "", ""), Priority.BACKGROUND, delay_seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RangeReconciler:
     """Writes the status of ranges, when it changed."""
 
@@ -56,10 +58,13 @@ class RangeReconciler:
     inventory: Inventory
     queues: WorkQueues
     events: EventRecorder
-    is_gate_open: Callable[[], bool]
-    """Returns whether it is known which addresses guest clusters use: these count, too."""
+    gate: Gate
+    """Whether it is known which addresses guest clusters use: these count, too."""
     is_traced: Callable[[], bool] = lambda: False
     """Returns whether the ledger is logged at each count (option traceIpamData)."""
+    note: Note | None = None
+    """What stands in the statuses of all ranges; None if one could not be written, or if guest clusters were not tried
+    yet."""
     _reported_at: dict[str, float] = field(default_factory=dict)
     """By range, when what guest clusters use was last written."""
 
@@ -77,35 +82,52 @@ class RangeReconciler:
 
     async def reconcile(self) -> RetryAfter:
         """Count all ranges, and write the statuses that changed."""
-        if not self.is_gate_open():
+        if not self.gate.is_open:
             return RetryAfter(GATE_RETRY_SECONDS)
+        now, ranges = self.client.server_now(), self.inventory.ranges.all()
+        note = Note(at=now, ranges=digest_ranges(ranges), waits=self.gate.waiting)
+        has_tried_all = self.gate.has_tried_all
         if self.is_traced():
             self._trace()
-        usages, problem = self.inventory.count(), None
-        for each in self.inventory.ranges.all():
+        usages, problem, seconds = self.inventory.count(), None, RECOUNT_SECONDS
+        for each in ranges:
             try:
-                if self.inventory.ranges.get("", each.name) == each:  # else its event has it counted again
-                    await self._settle(each, usages.get(each.name))
+                is_current = self.inventory.ranges.get("", each.name) == each  # else it is counted again
+                left = await self._settle(each, usages.get(each.name)) if is_current else COUNT_SECONDS
+                seconds = min(seconds, left)
             except ApiError as error:
                 problem = error  # of one range: the others have their status all the same
                 if error.is_refusal:
                     about = reference_to(FLOATING_IP_RANGES, each.metadata)
                     self.events.record(about, EventType.WARNING, WRITE_REFUSED, error.explain())
         if problem is not None:
+            self.note = None
             raise problem
-        return RetryAfter(RECOUNT_SECONDS)
+        if has_tried_all and seconds == RECOUNT_SECONDS:
+            self.note = note
+        return RetryAfter(seconds)
 
-    async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> None:
-        """Write the status of a range if it changed; what guest clusters use, at most once a minute."""
-        before = found.status
+    async def _settle(self, found: FloatingIPRange, usage: RangeUsage | None) -> float:
+        """Write the status of a range if it changed; return when to count it again.
+
+        What guest clusters use is written at most every REPORTED_SECONDS, but always with a new generation: a status
+        shows what counts in the range as it is at `observedGeneration`.
+        """
+        before, seconds = found.status, RECOUNT_SECONDS
         reported, count = self._find_reported(found)
-        if loop_time() - self._reported_at.get(found.name, -math.inf) < REPORTED_SECONDS:
-            reported, count = before.reported, before.reported_count
+        has_news = (reported, count) != (before.reported, before.reported_count)
+        left = self._reported_at.get(found.name, -math.inf) + REPORTED_SECONDS - loop_time()
+        if has_news and left > 0 and before.observed_generation == found.metadata.generation:
+            reported, count, has_news, seconds = before.reported, before.reported_count, False, left
         status = build_status(self.inventory, found, usage, self.client.server_now())
         wanted = replace(status, reported=reported, reported_count=count)
-        is_written = wanted != before and await self._write(found, write_patch(wanted))
-        if is_written and (reported, count) != (before.reported, before.reported_count):
+        if wanted == before:
+            return seconds
+        if not await self._write(found, write_patch(wanted)):
+            return COUNT_SECONDS
+        if has_news:
             self._reported_at[found.name] = loop_time()
+        return seconds
 
     def _find_reported(self, found: FloatingIPRange) -> tuple[tuple[Reported, ...], int | None]:
         """Return what guest clusters use without a floating IP, and its count; None for none.
@@ -140,12 +162,11 @@ class RangeReconciler:
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"
             )
         except NotFoundError:
-            return False  # the event of its end has the others counted
+            return False
         except ConflictError:
-            answer = await self.client.get(FLOATING_IP_RANGES, found.name) or {}
-            self.queues.add(request_count())
-            if answer:
-                self.inventory.observe(FLOATING_IP_RANGES, answer)
+            live = await self.client.get(FLOATING_IP_RANGES, found.name)
+            if live is not None:
+                self.inventory.observe(FLOATING_IP_RANGES, live)
             return False
         self.inventory.observe(FLOATING_IP_RANGES, answer)
         return True

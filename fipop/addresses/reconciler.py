@@ -14,6 +14,7 @@ from fipop.addresses.gate import Gate
 from fipop.addresses.guests import GuestLookup
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_selection import describe_mismatch
+from fipop.addresses.ranges import request_count
 from fipop.addresses.reports import News
 from fipop.addresses.request import AddressRequest, is_made_by_us, read_request
 from fipop.addresses.reservations import ReservationStore, TakenError
@@ -232,8 +233,13 @@ class FloatingIPReconciler:
 
 
 def request_users(inventory: Inventory, news: News) -> Iterator[Request]:
-    """Yield who has to know that guest clusters began, or ceased, to use addresses: whoever has these, or waits."""
+    """Yield who has to know that guest clusters began, or ceased, to use addresses: whoever has these, or waits.
+
+    And the ranges, whose statuses show what is used without a floating IP.
+    """
     for guest_id, addresses in news.items():
+        if not addresses <= inventory.find_own(guest_id).keys():
+            yield request_count()
         for address in addresses:
             for each in inventory.floating_ips.by_index(BY_NAMED, address):
                 if each.namespace != guest_id:

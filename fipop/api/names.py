@@ -27,6 +27,9 @@ ANNOTATION_MADE = f"{GROUP}/made"
 ANNOTATION_WAITS = f"{GROUP}/waits"
 """On the Lease: which range waits for which guest cluster, and until when. One sentence a line."""
 
+ANNOTATION_HANDOVER = f"{GROUP}/handover"
+"""On the Lease: until when all that the leader knew of addresses in use stands in the statuses of ranges, as JSON."""
+
 ANNOTATION_LEADER_NAMESPACE = f"{GROUP}/leader-namespace"
 """On the CRD of FloatingIPReservation: the namespace of the installation that leads this management cluster."""
 

@@ -19,12 +19,12 @@ from fipop.addresses.in_use import InUseAddresses, Source
 from fipop.addresses.quarantine import request_reservation
 from fipop.addresses.reconciler import request_users
 from fipop.addresses.reservations import ReservationStore
+from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIPReservation
 from fipop.errors import (
     ApiError,
     FipopError,
     GuestError,
-    RequestTimeoutError,
     UnavailableError,
 )
 from fipop.guests.access import (
@@ -116,15 +116,13 @@ class VisitController:
         if not self.guests.inventory.exists(guest_id):
             self.gate.note_gone(guest_id)
             return None
-        record, desired, seconds = self.guests.record(guest_id), None, None
-        self._note_floating_ips(record, guest_id)
-        if self.gate.is_open:
-            desired = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
-        if desired is not None:
-            seconds = await self._serve(record, desired)
-        elif self.gate.is_open or self.gate.waits_for(guest_id):
-            # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
-            seconds = await self._read_only(record, guest_id)
+        seconds: float | None = None
+        # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
+        if self.gate.is_open or self.gate.needs(guest_id):
+            try:
+                seconds = await self._serve_or_read(guest_id)
+            finally:
+                self.gate.note_tried(guest_id)
         interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
         return self._retry_after(min(interval, seconds or interval))
 
@@ -149,6 +147,17 @@ class VisitController:
 
     # What is done
 
+    async def _serve_or_read(self, guest_id: str) -> float | None:
+        """Visit a guest cluster, or only read it; return when to come back, if before the interval."""
+        record = self.guests.record(guest_id)
+        self._note_floating_ips(record, guest_id)
+        if self.gate.is_open:
+            settings = self.configuration.settings
+            desired = find_desired(self.guests.inventory, guest_id, record, settings)
+            if desired is not None:
+                return await self._serve(record, desired)
+        return await self._read_only(record, guest_id)
+
     async def _read_only(self, record: GuestRecord, guest_id: str) -> float | None:
         """Read which addresses a guest cluster uses, and nothing else; return when the next visit is due."""
         inventory = self.guests.inventory
@@ -161,18 +170,17 @@ class VisitController:
         visit = self._begin(record, guest)
         try:
             access = await read_access(self.guests.client, guest)
-            async with self.clients.session(access, is_urgent=not self.gate.is_open) as client:
+            async with self.clients.session(access, is_urgent=self.gate.waits_for(guest_id)) as client:
                 await self._read(visit, client)
             if visit.errors.first is not None:
                 raise visit.errors.first
         except FipopError as error:
             self._note_unread(guest_id)
             logger.info("Could not read guest cluster", extra={"guest": guest_id, "error": str(error)})
-            has_answered = isinstance(error, ApiError) and error.status > 0
-            if has_answered or isinstance(error, VisitTimeoutError | RequestTimeoutError):
-                self.gate.note_answer()  # one that hangs refuses nothing
-            elif isinstance(error, GuestError) and not isinstance(error, TooManyAddressesError):
-                self.gate.note_gone(guest_id)
+            if isinstance(error, GuestError) and not isinstance(
+                error, VisitTimeoutError | TooManyAddressesError
+            ):
+                self.gate.note_gone(guest_id)  # without a usable kubeconfig; one that hangs has one
             return READ_RETRY_SECONDS if self.gate.waits_for(guest_id) else None
         return None
 
@@ -208,9 +216,9 @@ class VisitController:
 
         Raises ApiError and GuestError.
         """
-        has_news = set(self.guests.inventory.reports.find_ours(visit.guest.id)) != desired.addresses
+        is_urgent = visit.is_young or self._has_news(visit, desired) or self.gate.waits_for(visit.guest.id)
         access = await read_access(self.guests.client, visit.guest)
-        async with self.clients.session(access, is_urgent=visit.is_young or has_news) as client:
+        async with self.clients.session(access, is_urgent=is_urgent) as client:
             await self._read(visit, client)
             if visit.needs_machines and visit.guest.on_harvester and desired.names_interface:
                 with visit.errors.collect():
@@ -230,6 +238,14 @@ class VisitController:
                     request_turn(visit.guest.id, visit.record, visit.goal, visit.steps, is_judged=is_judged)
                 )
         await self._follow_services(visit)
+
+    def _has_news(self, visit: Visit, desired: DesiredState) -> bool:
+        """Return whether a guest cluster lacks an address; of one that was not read yet the statuses tell."""
+        if visit.record.was_read:
+            return set(self.guests.inventory.reports.find_ours(visit.guest.id)) != desired.addresses
+        statuses = (each.status for each in desired.floating_ips if each.status.addresses)
+        found = (find_condition(each.conditions, ConditionType.GUEST_CONFIGURED) for each in statuses)
+        return not all(each is not None and each.is_true for each in found)
 
     async def _read(self, visit: Visit, client: KubeClient) -> None:
         """Read which addresses it uses. Raises ApiError and GuestError."""
@@ -380,7 +396,6 @@ class VisitController:
         self.queues.add(
             *request_users(inventory, inventory.reports.take(guest_id, source, visit.began, found))
         )
-        self.gate.note_answer()
         if inventory.reports.read_since(guest_id) is not None:
             self.queues.add(*map(request_reservation, inventory.find_quarantined(guest_id)))
             self.gate.note_read(guest_id)

@@ -7,7 +7,7 @@ import logging
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -233,7 +233,7 @@ class Operator:
             leading = [self._lead()]
         else:
             leading = [self._elector.lead(self._lead), self._installations.watch()]
-        await self._process.run_parts(
+        parts = (
             self._events.run(),
             self._watch(),
             self._relister.run(),
@@ -241,6 +241,15 @@ class Operator:
             *leading,
             self._predecessor.watch(lambda: self._manager.is_working),
         )
+        await self._process.run_parts(*map(self._run_part, parts))
+
+    async def _run_part(self, part: Coroutine[Any, Any, None]) -> None:
+        """Run a part. If it fails, the next leader gets nothing of what this process knew: it may be wrong, too."""
+        try:
+            await part
+        except Exception:
+            self._manager.handover.end()
+            raise
 
     async def _watch(self) -> None:
         """Watch after the first lists: they are here long before those of the watch, which may not be served yet."""
@@ -256,10 +265,12 @@ class Operator:
         if self._elector is not None:
             await self._installations.wait_for_lead()
         await self._predecessor.wait_gone()
-        await self._manager.run(
-            self._relister.refresh,
-            visits=VISITS_AT_ONCE,
-            installs=self._configuration.settings.helm_concurrency,
+        await self._run_part(
+            self._manager.run(
+                self._relister.refresh,
+                visits=VISITS_AT_ONCE,
+                installs=self._configuration.settings.helm_concurrency,
+            )
         )
 
     async def _find_our_age(self) -> None:
@@ -278,7 +289,7 @@ class Operator:
             random=self._environment.random,
             clock=self._environment.clock.boottime,
             end=self._environment.end,
-            annotations=lambda: {names.ANNOTATION_WAITS: self._manager.describe_waits()},
+            annotate=lambda found, is_as_written: self._manager.annotate_lease(found, is_as_written),
         )
 
     def _leads_for(self, seconds: float = 0.0) -> bool:

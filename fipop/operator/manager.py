@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
@@ -15,7 +15,8 @@ from typing import Any
 
 from fipop.addresses.gate import Gate, GateEvent
 from fipop.addresses.guests import GuestRecords
-from fipop.addresses.inventory import Inventory
+from fipop.addresses.handover import MAX_WAITS, Handover
+from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.quarantine import KIND as RESERVATION
 from fipop.addresses.quarantine import QuarantineReconciler, request_reservation
 from fipop.addresses.ranges import KIND as RANGES
@@ -24,6 +25,7 @@ from fipop.addresses.reconciler import FloatingIPReconciler, request_users
 from fipop.addresses.reports import News
 from fipop.addresses.reservations import ReservationStore
 from fipop.addresses.status import StatusBuilder
+from fipop.api import names
 from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
@@ -41,6 +43,7 @@ from fipop.helm.command import Helm
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, ObjectReference, reference_to
 from fipop.kube.resources import (
+    FLOATING_IP_RANGES,
     FLOATING_IP_RESERVATIONS,
     FLOATING_IPS,
     MANAGEMENT_CLUSTERS,
@@ -149,8 +152,14 @@ class Manager:
             inventory=inventory,
             queues=queues,
             events=events,
-            is_gate_open=lambda: self.gate.is_open,
+            gate=self.gate,
             is_traced=lambda: configuration.settings.trace_ipam_data,
+        )
+        self.handover = Handover(
+            inventory=inventory,
+            gate=self.gate,
+            find_note=lambda: self.ranges.note,
+            now=client.server_now,
         )
         self.demand = DemandController(guests=guests, configuration=configuration, queues=queues)
         self.visits = VisitController(
@@ -264,22 +273,27 @@ class Manager:
         return self._began is not None
 
     def begin(self) -> None:
-        """Take changes from now on."""
-        self._began = self._client.server_now()
+        """Take changes from now on, and begin with what the last leader knew."""
+        self.handover.begin()
+        found = self.handover.found
+        self._began = found.at if found is not None else self._client.server_now()
         self.inventory.recall_reports(self.inventory.exists)
         self._is_working = True
 
     def enqueue_all(self) -> None:
-        """Enqueue everything, and a visit of each guest cluster; nothing new is assigned before these are over."""
+        """Enqueue everything, and a visit of each guest cluster: nothing new is assigned before what is not known."""
         inventory = self.inventory
         self.queues.add(
             request_count(0.0), request_waiting(), *map(request_reservation, inventory.reservations.all())
         )
         self.queues.add(*map(request_floating_ip, inventory.floating_ips_by_age()))
         guest_ids = {each.cluster_name for each in self.inventory.clusters.all() if each.cluster_name}
-        self.gate.wait_for(filter(self.guests.is_readable, guest_ids))
+        readable = set(filter(self.guests.is_readable, guest_ids))
+        known = set(filter(self.handover.knows, readable))
+        self.gate.wait_for(readable - known, known=known)
         for guest_id in sorted(guest_ids):
-            self.queues.add(request_visit(guest_id), request_guest(guest_id))
+            visit = request_routine_visit(guest_id) if guest_id in known else request_visit(guest_id)
+            self.queues.add(visit, request_guest(guest_id))
         self.queues.add(*self.demand.request_new(guest_ids))
 
     def end(self) -> None:
@@ -304,11 +318,19 @@ class Manager:
         """Return the provisioning Cluster of the guest cluster that a key names."""
         return _refer(PROVISIONING_CLUSTERS, next(iter(self.inventory.guest_clusters(key.name)), None))
 
-    def describe_waits(self) -> str:
+    def annotate_lease(self, found: Mapping[str, str], is_as_written: bool) -> dict[str, str]:
+        """Return what the Lease has to say; `found` is what it says, as this process last wrote it or not."""
+        note = self.handover.write(found.get(names.ANNOTATION_HANDOVER, ""), is_as_written=is_as_written)
+        return {names.ANNOTATION_WAITS: self._describe_waits(), names.ANNOTATION_HANDOVER: note}
+
+    def _describe_waits(self) -> str:
         """Return which guest clusters new addresses wait for; "" if they do not."""
         if self.gate.is_open or not self.gate.awaited:
             return ""
-        return f"No new addresses are assigned until these report theirs: {', '.join(sorted(self.gate.awaited)[:100])}."
+        found = sorted(self.gate.awaited)
+        more = f" and {len(found) - MAX_WAITS} more" if len(found) > MAX_WAITS else ""
+        shown = ", ".join(found[:MAX_WAITS])
+        return f"No new addresses are assigned until these report theirs: {shown}{more}."
 
     def settings_changed(self, before: Settings, after: Settings) -> None:
         """Request a visit of every guest cluster; and if floating IPs are created from now on, each of them."""
@@ -326,6 +348,8 @@ class Manager:
             return
         self.queues.add(*request_users(self.inventory, news))
         old = change.old
+        if resource == FLOATING_IP_RANGES and is_respecified(old, change.new):
+            self.gate.note_range_changed()
         if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and old is not None:
             guest_id = old.name if resource == MANAGEMENT_CLUSTERS else old.cluster_name
             # Its own reconciliation is too late: the guest may be back by then, and would count as visited.
@@ -356,6 +380,7 @@ class Manager:
     async def _follow_gate(self) -> None:
         """Continue what waited for the readings of guest clusters."""
         async for event in self.gate.events():
+            self.queues.add(request_count(0.0))
             if event is GateEvent.RELEASED:
                 self.queues.add(request_waiting())
                 continue

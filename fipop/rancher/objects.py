@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fipop.api import names
@@ -110,6 +110,9 @@ class ManagementCluster(KubeObject):
     provisioned: bool = True
     """False while its machines are being made: until then Rancher answers 503 for it. Nothing runs there yet."""
     ready_since: datetime | None = None
+    readable_since: datetime | None = field(default=None, compare=False)
+    """Since when it is connected and provisioned; None if it is not, or if Rancher does not say. A refresh can change
+    it, and is no news."""
 
     @property
     def is_harvester(self) -> bool:
@@ -158,6 +161,7 @@ def parse_management_cluster(obj: JsonView) -> ManagementCluster:
         connected=_condition(status.get("conditions"), "Connected") is not None,
         provisioned=_is_provisioned(status.get("conditions")),
         ready_since=parse_time((_condition(status.get("conditions"), "Ready") or {}).get("lastUpdateTime")),
+        readable_since=_find_readable_since(status.get("conditions")),
         is_internal=meta.get("name") == "local" or spec.get("internal") is True,
     )
 
@@ -240,6 +244,15 @@ def _is_provisioned(conditions: object) -> bool:
     return all(
         each.get("status") == "True" for each in _conditions(conditions) if each.get("type") == "Provisioned"
     )
+
+
+def _find_readable_since(conditions: object) -> datetime | None:
+    """Return since when Connected is True, and Provisioned, if Rancher writes it; None if a time is not known."""
+    found = [each for each in _conditions(conditions) if each.get("type") in ("Connected", "Provisioned")]
+    times = [parse_time(each.get("lastUpdateTime")) for each in found if each.get("status") == "True"]
+    if _condition(conditions, "Connected") is None or len(times) < len(found):
+        return None
+    return max(each for each in times if each is not None) if None not in times else None
 
 
 def _condition(conditions: object, kind: str) -> JsonView | None:

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from fipop.deadlines import (
     LEASE_DURATION_SECONDS,
@@ -37,8 +38,14 @@ LONGEST_DURATION_SECONDS = 600
 STOP_GRACE_SECONDS = 5.0
 """What work gets to stop if the Lease is another replica's already: it looks before each write, helm ends in 3 s."""
 RELEASE_SECONDS = 2.0
+MOST_UNANSWERED = 8
+"""How many writes are remembered whose answer was lost."""
 
 logger = logging.getLogger(__name__)
+
+Annotate = Callable[[Mapping[str, str], bool], Mapping[str, str]]
+"""Takes the annotations of the Lease, and whether it is as this process last wrote it. Returns those to set on it; an
+empty one is removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +71,8 @@ class LeaderElector:
     """Holds a Lease for this process.
 
     `identity` must be this process's alone: a restarted container is another one. `client` has connections that no
-    other work takes. Each write over a Lease that exists sets `annotations`, too. `end` is called if the work does not
-    stop before another replica can lead.
+    other work takes. Each write sets what `annotate` returns, too. `end` is called if the work does not stop before
+    another replica can lead.
     """
 
     def __init__(  # noqa: PLR0913 - the Lease, and what is outside of the process
@@ -78,7 +85,7 @@ class LeaderElector:
         random: Random,
         times: LeaseTimes | None = None,
         clock: Callable[[], float] = boottime,
-        annotations: Callable[[], Mapping[str, str]] = dict,
+        annotate: Annotate = lambda _found, _is_as_written: {},
         end: Callable[[], None] = end_process,
     ) -> None:
         self.place = f"Lease {namespace}/{name}"
@@ -89,11 +96,13 @@ class LeaderElector:
         self._random = random
         self._times = times or LeaseTimes()
         self._clock = clock
-        self._annotations = annotations
+        self._annotate = annotate
         self._end = end
         self._held_since = -math.inf
         self._lease: Json | None = None
         self._version: object = None
+        self._written: list[object] = []
+        """What this process wrote last: with an answer, and without one since then."""
         self._waits_until = 0.0
         """When the holder that was last seen has stopped, unless it renews the Lease."""
         self._problem = ""
@@ -226,17 +235,30 @@ class LeaderElector:
             transitions = old.get("leaseTransitions")
             spec["acquireTime"] = now
             spec["leaseTransitions"] = transitions + 1 if isinstance(transitions, int) else 0
-        if self._lease is None:
-            place = {"name": self._name, "namespace": self._namespace}
-            return self._note(await self._client.create(LEASES, {"metadata": place, "spec": spec}))
-        metadata = dict(self._lease["metadata"])
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), **self._annotations()}
-        body = {**self._lease, "metadata": metadata, "spec": spec}
-        return self._note(await self._client.replace(LEASES, body))
+        place = {"name": self._name, "namespace": self._namespace}
+        metadata: dict[str, Any] = dict(self._lease["metadata"]) if self._lease is not None else place
+        metadata["annotations"] = self._build_annotations(metadata.get("annotations") or {})
+        body = {**(self._lease or {}), "metadata": metadata, "spec": spec}
+        self._written = [*self._written[-MOST_UNANSWERED:], _content_of(body)]
+        write = self._client.create if self._lease is None else self._client.replace
+        answer = await write(LEASES, body)
+        self._written = [_content_of(answer)]
+        self._note(answer)
+
+    def _build_annotations(self, found: Mapping[str, str]) -> dict[str, str]:
+        is_as_written = self._lease is not None and _content_of(self._lease) in self._written
+        ours = self._annotate(found, is_as_written)
+        kept = {name: text for name, text in found.items() if name not in ours}
+        return kept | {name: text for name, text in ours.items() if text}
 
 
 def _holder_of(lease: Json) -> str:
     return as_mapping(lease.get("spec")).get("holderIdentity") or ""
+
+
+def _content_of(lease: Json) -> object:
+    """Return what a holder writes, in a form that two Leases can be compared by."""
+    return lease.get("spec") or {}, lease["metadata"].get("annotations") or {}
 
 
 def _describe(error: BaseException) -> str:

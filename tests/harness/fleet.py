@@ -771,21 +771,25 @@ class Fleet:
     def _set_condition(self, guest_id: str, kind: str, status: str) -> None:
         found = self.memory.objects[CLUSTERS, "", guest_id]
         kept = [each for each in found["status"]["conditions"] if each["type"] not in {kind, "Ready"}]
-        conditions = [*kept, {"type": kind, "status": status}]
+        conditions = [*kept, self._condition(kind, status)]
         made = {**found["status"], "conditions": conditions}
         self.memory.put((CLUSTERS, "", guest_id), {**found, "status": made})
 
     def _put_management_cluster(
         self, guest_id: str, name: str, workspace: str, provider: str, *, connected: bool
     ) -> None:
-        ready = {"type": "Ready", "status": "True", "lastUpdateTime": self.memory.timestamp()}
-        provisioned = {"type": "Provisioned", "status": "True"}
-        conditions = [provisioned, {"type": "Connected", "status": "True" if connected else "False"}, ready]
+        statuses = {"Provisioned": "True", "Connected": str(connected), "Ready": "True"}
         self._put(
             (CLUSTERS, "", guest_id),
             spec={"displayName": name, "fleetWorkspaceName": workspace},
-            status={"provider": provider, "conditions": conditions},
+            status={
+                "provider": provider,
+                "conditions": [self._condition(kind, status) for kind, status in statuses.items()],
+            },
         )
+
+    def _condition(self, kind: str, status: str) -> Json:
+        return {"type": kind, "status": status, "lastUpdateTime": self.memory.timestamp()}
 
     def _put(
         self,

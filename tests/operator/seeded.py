@@ -24,6 +24,7 @@ COPIED = ("fipop", "localfleet", "crds", "tests/harness", "tests/operator")
 ACTS = 100
 """Of each life: a fault that needs two things at once shows late."""
 ADDRESSES = "fipop/addresses"
+HANDOVER = "test_handover.py::test_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,104 @@ FAULTS = (
         "fipop/addresses/gate.py",
         "    is_open: bool = False\n",
         "    is_open: bool = True\n",
+    ),
+    Fault(
+        "an-answer-of-rancher-is-a-reading",
+        f"{ADDRESSES}/gate.py",
+        "UNREADABLE_SECONDS = 600.0",
+        "UNREADABLE_SECONDS = 60.0",
+        test="test_start.py::test_a_rancher_that_starts_later_than_fipop_has_its_guest_clusters_read_first",
+    ),
+    Fault(
+        "a-new-leader-forgets-what-is-used-by-hand",
+        "fipop/operator/manager.py",
+        "        self.inventory.recall_reports(self.inventory.exists)\n",
+        "",
+        ("--handover",),
+    ),
+    Fault(
+        "a-new-leader-waits-for-nobody",
+        f"{ADDRESSES}/handover.py",
+        "        if self.found is None or guest_id in self.found.waits:\n            return False\n",
+        "        return True\n",
+        ("--handover",),
+    ),
+    Fault(
+        "whom-the-last-leader-waited-for-is-known",
+        f"{ADDRESSES}/handover.py",
+        "if self.found is None or guest_id in self.found.waits:",
+        "if self.found is None:",
+        test=f"{HANDOVER}a_guest_cluster_for_which_the_last_leader_waited_is_waited_for",
+    ),
+    Fault(
+        "who-connected-in-the-gap-is-known",
+        f"{ADDRESSES}/handover.py",
+        "return since is not None and since < at - CLOCKS and all(each.created < at for each in clusters)",
+        "return True",
+        test=f"{HANDOVER}a_guest_cluster_that_came_in_the_gap_is_waited_for",
+    ),
+    Fault(
+        "a-range-may-change-in-the-gap",
+        f"{ADDRESSES}/handover.py",
+        "return note.ranges == digest_ranges(ranges) and all(map(tells_all, ranges))",
+        "return all(map(tells_all, ranges))",
+        test=f"{HANDOVER}a_range_that_serves_another_harvester_cluster_since_the_gap_has_every_guest_cluster_read",
+    ),
+    Fault(
+        "a-range-may-change-before-all-were-tried",
+        f"{ADDRESSES}/gate.py",
+        "self._is_outdated = bool(self.untried)",
+        "self._is_outdated = False",
+        test=f"{HANDOVER}a_range_that_changes_before_a_new_leader_tried_each_guest_cluster_assigns_nothing_until_then",
+    ),
+    Fault(
+        "a-status-may-leave-something-out",
+        f"{ADDRESSES}/handover.py",
+        "return is_current and len(status.reported) == (status.reported_count or 0)",
+        "return is_current",
+        test=f"{HANDOVER}a_status_that_leaves_something_out_is_relied_on_by_no_leader",
+    ),
+    Fault(
+        "a-status-may-be-unwritten",
+        f"{ADDRESSES}/ranges.py",
+        "            self.note = None\n            raise problem\n",
+        "            self.note = note\n            raise problem\n",
+        test=f"{HANDOVER}a_status_that_cannot_be_written_is_relied_on_by_no_leader",
+    ),
+    Fault(
+        "any-number-of-guest-clusters-is-waited-for",
+        f"{ADDRESSES}/handover.py",
+        '        if len(note.waits) > MAX_WAITS:\n            return ""\n',
+        "",
+        test=f"{HANDOVER}with_more_than_sixteen_guest_clusters_to_wait_for_all_are_waited_for",
+    ),
+    Fault(
+        "old-knowledge-counts",
+        f"{ADDRESSES}/handover.py",
+        "return -CLOCKS <= self.now() - note.at <= MAX_AGE",
+        "return True",
+        test=f"{HANDOVER}what_was_known_five_minutes_ago_is_read_again",
+    ),
+    Fault(
+        "a-restart-makes-old-knowledge-young",
+        f"{ADDRESSES}/gate.py",
+        "return self.is_open and not self.untried",
+        "return self.is_open",
+        test=f"{HANDOVER}a_series_of_restarts_does_not_make_old_knowledge_young",
+    ),
+    Fault(
+        "a-lease-that-changed-is-trusted",
+        f"{ADDRESSES}/handover.py",
+        "        elif not is_as_written:\n            self.end()\n",
+        "",
+        test=f"{HANDOVER}a_leader_that_finds_its_lease_changed_hands_nothing_over",
+    ),
+    Fault(
+        "a-leader-that-ends-for-a-fault-is-trusted",
+        "fipop/operator/app.py",
+        "            self._manager.handover.end()\n",
+        "",
+        test=f"{HANDOVER}a_leader_that_ends_for_a_fault_hands_nothing_over",
     ),
     Fault(
         "a-floating-ip-is-let-go-under-a-service",

@@ -97,6 +97,8 @@ class Life:
     chance: Random
     acts: int = ACTS
     has_demand: bool = False
+    has_handovers: bool = False
+    """Whether the lead changes hands again and again."""
     fleet: Fleet = field(init=False)
     oracle: Oracle = field(init=False)
     month: Month = field(init=False)
@@ -107,7 +109,7 @@ class Life:
     def __post_init__(self) -> None:
         self.fleet = Fleet(chance=self.chance, has_kubelet=False)
         self.oracle = Oracle(self.fleet)
-        self.leases = self.chance.choice(list(Leases))
+        self.leases = Leases.SHARED if self.has_handovers else self.chance.choice(list(Leases))
         self.resync_seconds = self.chance.choice(RESYNC_SECONDS)
         self.month = Month(self.fleet, self.oracle, self.chance, self._kill_all, has_demand=self.has_demand)
         self.month.begin()
@@ -252,6 +254,10 @@ class Life:
         running.link.is_cut = True  # as SIGKILL does: not one request arrives any more
         running.task.cancel()
 
+    def _find_leader(self) -> Running | None:
+        holders = {each["spec"]["holderIdentity"] for each in self.fleet.memory.of_kind("leases").values()}
+        return next((each for each in self._alive() if each.name in holders), None)
+
     def _replace_the_dead(self) -> None:
         """Start another process for each that has ended, as a Deployment does."""
         for running in list(self.fleet.operators):
@@ -277,7 +283,13 @@ class Life:
         running = self.chance.choice(alive)
         guest = self.chance.choice(guests) if guests else None
         loop, draw = asyncio.get_running_loop(), self.chance.random()
-        if draw < 0.1:
+        if self.has_handovers and self.chance.random() < 0.5:
+            running = self._find_leader() or running
+            if self.chance.random() < 0.5:
+                self._kill(running)
+            else:
+                running.task.cancel()  # as SIGTERM does
+        elif draw < 0.1:
             self._kill(running)
         elif draw < 0.2:
             self.trouble[running.name].frozen_until = loop.time() + 30.0
@@ -303,11 +315,13 @@ class Life:
             running.watch.muted = set(plurals)
 
 
-def run_life(seed: int, acts: int = ACTS, *, has_demand: bool = False) -> list[str]:
+def run_life(
+    seed: int, acts: int = ACTS, *, has_demand: bool = False, has_handovers: bool = False
+) -> list[str]:
     """Run the life with this number; return what was wrong."""
 
     async def live() -> list[str]:
-        return await Life(Random(seed), acts, has_demand).live()
+        return await Life(Random(seed), acts, has_demand, has_handovers).live()
 
     with crashes() as found:
         return run_virtually(live()) + found
@@ -322,6 +336,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--demand", action="store_true", help="with floating IPs that fipop makes for Services"
     )
+    parser.add_argument(
+        "--handover", action="store_true", help="in which the lead changes hands again and again"
+    )
     parser.add_argument("--stop", action="store_true", help="stop at the first life that is wrong")
     options = parser.parse_args(arguments)
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets of texts decides, too
@@ -331,7 +348,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.disable(logging.CRITICAL)
     wrong = 0
     for seed in range(options.seed, options.seed + options.lives):
-        if problems := run_life(seed, options.acts, has_demand=options.demand):
+        kind = {"has_demand": options.demand, "has_handovers": options.handover}
+        if problems := run_life(seed, options.acts, **kind):
             wrong += 1
             sys.stdout.write(f"--seed {seed}: {problems[0]}\n")
             sys.stdout.flush()

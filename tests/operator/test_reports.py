@@ -2,14 +2,18 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
 from fipop.interfaces import ApiRequest
-from tests.harness.fleet import EVERY_GUEST, Fleet, build_fleet
+from tests.harness.api_in_memory import Commit
+from tests.harness.fleet import EVERY_GUEST, RANGES, Fleet, build_fleet
 
 A, B, C, D = "c-m-a", "c-m-b", "c-m-c", "c-m-d"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
+W = "10.0.0.9"
+"""Outside of the range, until it is widened."""
 BLUE = {"matchLabels": {"net": "blue"}}
 RETRY = 65
 A_VISIT = 75
@@ -172,6 +176,58 @@ async def test_the_addresses_that_guest_clusters_use_without_a_floating_ip_are_i
     fleet.guests[B].remove_service()
     await fleet.pass_time(A_VISIT)
     assert "reported" not in fleet.range_status()
+
+
+async def test_a_use_is_in_the_status_of_its_range_two_seconds_after_a_visit_found_it() -> None:
+    fleet = build(A, B)
+    await start(fleet)
+    await fleet.pass_time(A_VISIT)
+    fleet.guests[B].add_service(X)
+    asked = fleet.guests[B].asked
+    while fleet.guests[B].asked == asked:
+        await fleet.pass_time(0.1)
+    await fleet.pass_time(2)
+    assert fleet.range_status()["reported"] == [{"address": X, "guest": B}]
+
+
+async def test_further_uses_are_written_every_ten_seconds() -> None:
+    """Owners of guest clusters decide how often they change, and cause no more writes than that."""
+    guest_ids = [f"c-m-{number}" for number in range(40)]
+    fleet = build(*guest_ids, iprange="10.1.0.10-10.1.0.99")
+    await start(fleet)
+    await fleet.pass_time(3 * A_VISIT)  # visits are spread by then
+    written: list[tuple[float, object]] = []
+
+    def note(commit: Commit) -> None:
+        reported = ((commit.obj or {}).get("status") or {}).get("reported")
+        if commit.key[0] == RANGES and (not written or written[-1][1] != reported):
+            written.append((commit.at.timestamp(), reported))
+
+    fleet.memory.listeners.append(note)
+    for number, guest_id in enumerate(guest_ids):
+        fleet.guests[guest_id].add_service(f"10.1.0.{10 + number}")
+    await fleet.pass_time(A_VISIT)
+    times = [at for at, _ in written]
+    assert len(fleet.range_status()["reported"]) == len(guest_ids)
+    assert len(times) >= 3
+    assert min(after - before for before, after in pairwise(times)) >= 9.9
+
+
+async def test_a_status_of_a_new_generation_shows_what_counts_in_the_range_as_it_is_now() -> None:
+    fleet = build(A, B)
+    fleet.guests[A].add_service(X)
+    fleet.guests[B].add_service(W)
+    await start(fleet)
+    assert fleet.range_status()["reported"] == [{"address": X, "guest": A}]
+    shown = []
+    fleet.memory.listeners.append(
+        lambda commit: commit.key[0] == RANGES and shown.append((commit.obj or {}).get("status"))
+    )
+    fleet.change_range(iprange=f"{W}-10.0.0.13")
+    await fleet.pass_time(5)
+    current = [each["reported"] for each in shown if each["observedGeneration"] == 2]
+    assert current != []
+    assert {"address": W, "guest": B} in current[0]
 
 
 async def test_what_guest_clusters_use_is_in_the_status_of_their_range_soon_after_a_write_that_failed() -> (

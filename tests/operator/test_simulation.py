@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-LIVES: list[tuple[int, list[str]]] = [(0, []), (0, ["--demand"])]
+LIVES: list[tuple[int, list[str]]] = [(0, []), (0, ["--demand"]), (0, ["--handover"])]
 """Each is the number of the first of two; `make night PART=simulation` has hundreds."""
 
 

@@ -13,6 +13,7 @@ V = "fd00::10"
 SLOW_SECONDS = 2.0
 """For each request of a guest cluster: reading it takes longer than 5 s, and much less than the gate waits."""
 GATE_SECONDS = 60.0
+UNREADABLE_SECONDS = 600.0
 
 
 def hold(fleet: Fleet, guest_id: str, address: str) -> None:
@@ -45,6 +46,36 @@ async def test_a_guest_cluster_that_does_not_answer_delays_new_addresses_by_a_mi
     await fleet.start(seconds=GATE_SECONDS - 10)
     assert fleet.addresses(C) == []
     await fleet.pass_time(30)
+    assert fleet.addresses(C) == [X]
+
+
+@pytest.mark.parametrize("fault", [{"status": 503}, {"hanging": True}, {"silent": True}])
+async def test_a_rancher_that_starts_later_than_fipop_has_its_guest_clusters_read_first(
+    fault: dict[str, Any],
+) -> None:
+    """What it answers meanwhile is no reading, and opens nothing."""
+    fleet = build_fleet(B, C)
+    fleet.guests[B].add_service(X)
+    for guest in fleet.guests.values():
+        for name, value in fault.items():
+            setattr(guest, name, value)
+    fleet.ask(C)
+    await fleet.start(seconds=80)
+    assert fleet.addresses(C) == []
+    for guest in fleet.guests.values():
+        guest.status, guest.hanging, guest.silent = 0, False, False
+    await fleet.pass_time(60)
+    assert fleet.addresses(C) == [Y]
+
+
+async def test_if_no_guest_cluster_can_be_read_new_addresses_are_assigned_after_ten_minutes() -> None:
+    fleet = build_fleet(B, C)
+    for guest in fleet.guests.values():
+        guest.hanging = True
+    fleet.ask(C)
+    await fleet.start(seconds=UNREADABLE_SECONDS - 10)
+    assert fleet.addresses(C) == []
+    await fleet.pass_time(20)
     assert fleet.addresses(C) == [X]
 
 

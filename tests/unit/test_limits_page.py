@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fipop import deadlines
-from fipop.addresses import gate, quarantine, ranges, reports
+from fipop.addresses import gate, handover, quarantine, ranges, reports
 from fipop.api import service
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
 from fipop.cloudprovider import pools, usage
@@ -47,7 +47,16 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("One object or page of a list", f"{guests.ANSWER_BYTES // MIB} MiB"),
         ("One list", f"{guests.PAGES} pages of {guests.PAGE_ITEMS} objects"),
         ("Connections to one Rancher", f"{guests.CONNECTIONS}"),
-        ("Wait for guest clusters after a start", f"{gate.GATE_SECONDS:g} s"),
+        (
+            "Wait for guest clusters after a start",
+            f"{gate.GATE_SECONDS:g} s; {gate.UNREADABLE_SECONDS / 60:g} min if none can be read",
+        ),
+        ("Age of what the next leader takes over", f"{handover.MAX_AGE.total_seconds() / 60:g} min"),
+        ("Guest clusters that the next leader waits for by name", f"{handover.MAX_WAITS}"),
+        (
+            "Writes of a range's status",
+            f"one per second; of `reported`, one every {ranges.REPORTED_SECONDS:g} s",
+        ),
         ("One helm process", f"{deadlines.HELM_DEADLINE_SECONDS:g} s"),
         ("Time after which a helm that asks nothing is ended", f"{deadlines.HELM_IDLE_SECONDS:g} s"),
         ("Writable memory of a helm process", f"{process.DATA_BYTES // MIB} MiB"),

@@ -7,6 +7,7 @@ uses it and the writer was told so, and no quarantine ends before its guest clus
 """
 
 import asyncio
+import json
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,6 +30,7 @@ from tests.harness.stored import (
     slot_of,
     slots_named_by,
 )
+from tests.harness.virtual_time import START
 
 OPERATOR: ContextVar[str] = ContextVar("operator", default="")
 """Whose task runs; "" in the tasks of people, Rancher and the network."""
@@ -42,6 +44,8 @@ MUTE_SECONDS = 320.0
 IN_FLIGHT_SECONDS = 20.0
 """A claim may have been decided on so long before it is sent: one claim of 15 s, and what lies between."""
 GATE_SECONDS = 60.0
+HANDED_OVER_SECONDS = 300.0
+"""How old what a leader noted on the Lease is at most, for the next one to rely on it."""
 ONE_VISIT_SECONDS = 15.0
 """Answers of one visit are not further apart."""
 TAKEN_SECONDS = 75.0
@@ -65,6 +69,14 @@ class Reading:
     """When it was last told of everything."""
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """What an operator took over from the leader before it: when that one knew all, and for whom it waited then."""
+
+    at: float
+    waits: frozenset[str]
+
+
 @dataclass
 class Oracle:
     """Judges each commit of the fleet, and each write to a guest cluster."""
@@ -77,6 +89,10 @@ class Oracle:
     """When each operator was started, or began to lead."""
     shown: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """Since when the status of a range shows the use of an address by a guest cluster."""
+    handed_over: dict[str, HandedOver] = field(default_factory=dict)
+    """By the name of the operator, if what the leader before it noted still held when it began."""
+    ranges_changed_at: float = 0.0
+    """When a range came, went or was edited last."""
     connected_at: dict[str, float] = field(default_factory=dict)
     """When the connection of each guest cluster last changed."""
     left_at: dict[str, float] = field(default_factory=dict)
@@ -125,8 +141,9 @@ class Oracle:
         """Return whether an operator knew of a use in a guest cluster when it decided on what it writes now.
 
         A use counts in ranges that can serve the guest cluster, or could when a visit found it (rule "what counts").
-        After a start nothing is assigned before the guest clusters that were connected then were read (rule "gate");
-        what the status of a range showed before is known, too.
+        After a start nothing is assigned before the guest clusters that were connected then were read (rule "gate"),
+        but those of which the last leader knew what they use (rule "handover"). What the status of a range showed
+        before is known, too.
         """
         decided_at = SENT_AT.get() - IN_FLIGHT_SECONDS
         reading = self._reading(operator, guest_id)
@@ -138,7 +155,11 @@ class Oracle:
             return False
         if self.shown.get((range_name, text, guest_id), began) < began:
             return True
-        was_there = self._is_connected(guest_id) and self.connected_at.get(guest_id, -1.0) < began
+        connected_at = self.connected_at.get(guest_id, -inf)
+        handed_over = self.handed_over.get(operator)
+        if handed_over is not None and guest_id not in handed_over.waits and connected_at < handed_over.at:
+            return False
+        was_there = self._is_connected(guest_id) and connected_at < began
         return was_there and SENT_AT.get() < began + GATE_SECONDS
 
     # What is stored
@@ -154,6 +175,8 @@ class Oracle:
                 self.connected_at[name] = _now()
         if plural == RANGES:
             self._note_shown(name, commit.obj)
+            if _spec_of(commit.before) != _spec_of(commit.obj):
+                self.ranges_changed_at = _now()
         if plural == FLOATING_IPS:
             self.named_until |= {
                 (commit.key[1:], slot): _now() for slot in slots_named_by(commit.before or {})
@@ -271,6 +294,12 @@ class Oracle:
         ]
         if holders[0] != holders[1]:
             self.began[OPERATOR.get()] = _now()
+            self.handed_over.pop(OPERATOR.get(), None)
+            found = _read_handed_over(commit.before)
+            if found and found.at > max(
+                self.ranges_changed_at, self.restored_at, _now() - HANDED_OVER_SECONDS
+            ):
+                self.handed_over[OPERATOR.get()] = found
 
     def note_restored(self) -> None:
         """Note that the store is as it was once: what was assigned since, only guest clusters know."""
@@ -336,6 +365,19 @@ class Oracle:
 
     def _say(self, text: str) -> None:
         self.found.append(f"at {_now():.1f} s, revision {self.fleet.memory.version}: {text}")
+
+
+def _spec_of(found: Json | None) -> object:
+    return found and (found["metadata"]["uid"], found["metadata"].get("annotations"), found["spec"])
+
+
+def _read_handed_over(lease: Json | None) -> HandedOver | None:
+    annotations = ((lease or {}).get("metadata") or {}).get("annotations") or {}
+    if names.ANNOTATION_HANDOVER not in annotations:
+        return None
+    found = json.loads(annotations[names.ANNOTATION_HANDOVER])
+    at = (datetime.fromisoformat(found["at"]) - START).total_seconds()
+    return HandedOver(at, frozenset(found["waits"]))
 
 
 def _connected(management: Json | None) -> bool | None:

@@ -48,7 +48,7 @@ class Replica:
             identity=self.name,
             random=Random(1),
             clock=lambda: now() + self.slept,
-            annotations=lambda: self.told,
+            annotate=lambda _found, _is_as_written: self.told,
             end=self._end,
         )
 
