@@ -144,6 +144,11 @@ class GuestRecord(AddressRecord):
         """Return why helm failed for a release when it ran last."""
         return self.backoff.errors.get(str(release)) if self.backoff is not None else None
 
+    def describe_failure(self, target: str) -> str:
+        """Return why helm failed with a target when it ran last, as a clause; "" if it did not."""
+        is_same = self.backoff is not None and self.backoff.target == target
+        return "; ".join(map(str, self.backoff.errors.values())) if self.backoff is not None and is_same else ""
+
     def mark_foreign(self, releases: Iterable[Release]) -> tuple[Release, ...]:
         """Return releases with what helm said of them before."""
         return tuple(

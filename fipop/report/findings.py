@@ -148,7 +148,9 @@ def _count(first: Finding, number: int) -> Finding:
 ALL_GUESTS = "guest clusters"
 BIND_VIEWER = "Bind the ClusterRole fipop-viewer and the Role fipop-viewer to yourself"
 _UNPAUSE = f"Remove the annotation {names.ANNOTATION_PAUSED} of its Cluster"
-STOP_ADVICE = "Correct the options, or repair the guest clusters and run fipop rollout retry"
+STOP_ADVICE = (
+    "Correct the options, run fipop rollout undo, or repair the guest clusters and run fipop rollout retry"
+)
 _OPERATOR = Subject(section=Section.OPERATOR, kind="Operator", name="fipop")
 
 
