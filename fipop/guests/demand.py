@@ -32,6 +32,7 @@ from fipop.api.objects import (
     WaitingService,
     WaitingStatus,
     digest_spec,
+    read_metadata,
 )
 from fipop.api.service import Service
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError
@@ -51,6 +52,7 @@ from fipop.guests.services import (
 from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, FamilyPolicy, format_address
 from fipop.jsons import Json
+from fipop.kube.events import EventRecorder, EventType, Named, reference_to
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.rancher.matching import Guest
 from fipop.runtime.configuration import Configuration
@@ -81,6 +83,7 @@ class DemandController:
     guests: GuestDirectory
     configuration: Configuration
     queues: WorkQueues
+    events: EventRecorder
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guest clusters whose Services are listed from now on."""
@@ -150,7 +153,8 @@ class DemandController:
         if failure is not None:
             raise failure
         if plan.delete is not None:
-            await self._delete(plan.delete)
+            seconds = int(given.idle_seconds.get(plan.delete.uid, 0.0))
+            await self._delete(plan.delete, f"fipop deleted it: no Service has used it for {seconds} s.")
 
     def may_act(self, guest: Guest) -> bool:
         """Return whether floating IPs of a guest cluster can be made and deleted now."""
@@ -259,10 +263,17 @@ class DemandController:
         except ConflictError:
             return  # it is there already
         self.guests.inventory.observe(FLOATING_IPS, made)
+        cause = f"Service {want.service} needs an address" if want.service else "the range asks for a spare one"
+        message = f'fipop created it because of perGuest of range "{found.name}": {cause}.'
+        self._record(read_metadata(made), "FloatingIPCreated", message)
         fields = {"guest": guest.id, "floating_ip": want.name, "service": str(want.service or "")}
         logger.info("Created FloatingIP for Services", extra=fields)
 
-    async def _delete(self, floating_ip: FloatingIP) -> None:
+    def _record(self, floating_ip: Named, reason: str, message: str) -> None:
+        about = reference_to(FLOATING_IPS, floating_ip)
+        self.events.record(about, EventType.NORMAL, reason, message)
+
+    async def _delete(self, floating_ip: FloatingIP, message: str) -> None:
         try:
             await self.guests.client.delete(
                 FLOATING_IPS,
@@ -274,6 +285,7 @@ class DemandController:
         except ConflictError:
             return  # it changed: the next list decides
         self.guests.inventory.forget(FLOATING_IPS, floating_ip)
+        self._record(floating_ip.metadata, "FloatingIPDeleted", message)
         fields = {"guest": floating_ip.namespace, "floating_ip": floating_ip.name}
         logger.info("Deleted FloatingIP that no Service used", extra=fields)
 

@@ -29,8 +29,9 @@ from fipop.helm.command import Helm, HelmCommand
 from fipop.helm.errors import HelmError, HelmFailure
 from fipop.helm.releases import Release, ReleaseOwner, Status, build_labels, label_as_seen, take_over
 from fipop.jsons import as_mapping
+from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.guests import GuestAccess
-from fipop.kube.resources import SECRETS
+from fipop.kube.resources import PROVISIONING_CLUSTERS, SECRETS
 from fipop.metrics.counters import GuestEvent
 from fipop.rollout.controller import RolloutController
 from fipop.rollout.plan import ReleaseGoal
@@ -84,6 +85,7 @@ class InstallController:
     rollout: RolloutController
     queues: WorkQueues
     gate: Gate
+    events: EventRecorder
 
     async def reconcile(self, guest_id: str) -> None:
         """Bring the releases of a guest cluster one step further, if that is still wanted."""
@@ -258,6 +260,10 @@ class InstallStep:
     async def _uninstall(self, release: Release) -> None:
         with self._helm(release) as command:
             await command.uninstall(release.name, namespace=release.namespace, no_hooks=True)
+        cause = "its Cluster has the labels that remove it" if self.goal.remove else "its first rollout failed"
+        message = f"fipop removed release {release} from the guest cluster: {cause}."
+        about = reference_to(PROVISIONING_CLUSTERS, self.desired.guest.cluster.metadata)
+        self.controller.events.record(about, EventType.NORMAL, "ReleaseRemoved", message, is_repeated=True)
 
     async def _roll_back(self, release: Release) -> None:
         """Go back to the newest revision that the target to leave did not make; uninstall if it made the first one."""

@@ -152,7 +152,9 @@ class Manager:
             is_gate_open=lambda: self.gate.is_open,
             is_traced=lambda: configuration.settings.trace_ipam_data,
         )
-        self.demand = DemandController(guests=guests, configuration=configuration, queues=queues)
+        self.demand = DemandController(
+            guests=guests, configuration=configuration, queues=queues, events=events
+        )
         self.visits = VisitController(
             guests=guests,
             clients=clients,
@@ -174,6 +176,7 @@ class Manager:
             rollout=self.rollout,
             queues=queues,
             gate=self.gate,
+            events=events,
         )
         self.discovery = GuestReconciler(
             guests=guests, events=events, configuration=configuration, queues=queues

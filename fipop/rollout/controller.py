@@ -74,6 +74,8 @@ class RolloutController:
     _began_at: float | None = None
     _written_at: float = 0.0
     _refused: str = ""
+    _is_paused: bool | None = None
+    """Whether events said last that it is paused; None before this leader knows."""
 
     @property
     def held_up(self) -> str:
@@ -178,6 +180,7 @@ class RolloutController:
         elif before.failed != rollout.failed:
             changed |= before.failed.keys() ^ rollout.failed.keys()
         self._told = rollout
+        self._report_pause(rollout)
         self.queues.add(*map(request_routine_visit, sorted(changed)))
 
     def _describe_parts(self, rollout: Rollout, progress: Progress, fleet: Fleet) -> Parts:
@@ -254,6 +257,15 @@ class RolloutController:
             )
         if rollout.phase is Phase.COMPLETED:
             self._tell("RolloutCompleted", f"The rollout of {what} is completed.")
+
+    def _report_pause(self, rollout: Rollout) -> None:
+        """Report that a rollout pauses or goes on; what a former leader has reported is not known."""
+        is_paused = rollout.phase is Phase.PROGRESSING and self.configuration.settings.pauses_rollouts
+        if self._is_paused not in (None, is_paused) and rollout.phase is Phase.PROGRESSING:
+            what = "is paused: no guest cluster is admitted, and none rolls back" if is_paused else "goes on"
+            reason = "RolloutPaused" if is_paused else "RolloutResumed"
+            self._tell(reason, f"The rollout of target {rollout.target.name} {what}.")
+        self._is_paused = is_paused
 
     def _tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
         logger.log(logging.WARNING if is_warning else logging.INFO, "Rollout", extra={"reason": reason})

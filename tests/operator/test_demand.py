@@ -199,6 +199,7 @@ async def test_a_full_range_is_told_by_the_oldest_floating_ip_and_served_once_th
     fleet = await with_services(3, iprange="10.0.0.10-10.0.0.11")
     assert made(fleet) == [FIRST, SECOND, THIRD]
     assert fleet.condition(A, "DemandMet", FIRST) == ("False", "RangeFull")
+    assert [reason for what, reason, _ in fleet.events(THIRD)] == ["FloatingIPCreated", "RangeFull"]
     (waiting,) = fleet.floating_ip(A, FIRST)["status"]["waiting"]["services"]
     assert waiting["name"] == "default/web-2"
     fleet.change_range(iprange="10.0.0.10-10.0.0.12")
@@ -246,6 +247,19 @@ async def test_a_floating_ip_that_no_service_uses_is_let_go_one_after_the_other_
     assert fleet.held() == {"default.10.0.0.10": A, "default.10.0.0.13": A}
     assert fleet.quarantined() == set()
     assert fleet.problems == []
+
+
+async def test_what_is_made_and_let_go_has_an_event() -> None:
+    fleet = await with_services(2)
+    fleet.guests[A].remove_service("web-1")
+    await fleet.pass_time(LET_GO)
+    told = [each for each in fleet.events(SECOND) if each[1].startswith("FloatingIP")]
+    assert [(what, reason) for what, reason, _ in told] == [
+        (f"FloatingIP/{SECOND}", "FloatingIPCreated"),
+        (f"FloatingIP/{SECOND}", "FloatingIPDeleted"),
+    ]
+    assert "Service default/web-1 needs an address" in told[0][2]
+    assert "no Service has used it for 1" in told[1][2]
 
 
 async def test_a_service_that_takes_the_address_of_a_floating_ip_that_is_let_go_keeps_it() -> None:

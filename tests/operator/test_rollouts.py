@@ -239,11 +239,16 @@ async def test_each_guest_cluster_has_its_part_with_the_reason_whoever_leads(*, 
     fleet.set_options(kubevipChartValues=values("v2"), kubevipRolloutMaxFailures="5")
     await fleet.pass_time(100)
     assert [each.status.value for each in parts(fleet).values()] == [
-        *["progressing"] * 2, *["pending"] * 2, *["skipped"] * 2
+        *["progressing"] * 2,
+        *["pending"] * 2,
+        *["skipped"] * 2,
     ]
     assert shown(fleet, IDS[0])[1] is True
     assert "pods ready" in shown(fleet, IDS[0])[2]
-    assert (shown(fleet, IDS[4]), shown(fleet, IDS[5])) == (("pending", False, "It is next."), ("pending", False, ""))
+    assert (shown(fleet, IDS[4]), shown(fleet, IDS[5])) == (
+        ("pending", False, "It is next."),
+        ("pending", False, ""),
+    )
     assert shown(fleet, IDS[2]) == ("skipped", False, "The guest cluster is paused.")
     assert shown(fleet, IDS[3]) == ("skipped", False, "fipop cannot reach the guest cluster.")
     assert "when the canaries have succeeded" in waits(fleet)
@@ -322,6 +327,7 @@ async def test_a_pause_admits_nobody() -> None:
     fleet.set_options(kubevipRolloutPaused="false")
     await until(fleet, "Completed")
     assert tags(fleet) == ["v2"] * 6
+    assert reasons(fleet)[2:] == ["RolloutStarted", "RolloutPaused", "RolloutResumed", "RolloutCompleted"]
 
 
 async def test_the_way_back_to_a_former_target_waits_for_a_pause_and_begins_with_canaries() -> None:
