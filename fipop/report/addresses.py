@@ -17,6 +17,7 @@ from fipop.api.objects import (
     FloatingIPReservation,
     Requested,
     ServicesStatus,
+    UnusedStatus,
 )
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
@@ -99,6 +100,8 @@ def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     asking = (each for each in snapshot.requests_for(space, address) if each.key not in keys)
     holder = cache.floating_ips.get(*keys[0]) if having is owners else None
     services = (holder.status.services if holder is not None else None) or ServicesStatus()
+    unused = holder.status.unused if holder is not None else None
+    remark = " ".join(filter(None, (remark, describe_unused(unused) if unused is not None else "")))
     spec = reservation.spec if reservation is not None else None
     is_lost = state is AddressState.HELD and not _is_assigned(snapshot, space, range_name, address)
     return AddressReport(
@@ -117,6 +120,12 @@ def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
         service_count=services.count,
         remark=remark,
     )
+
+
+def describe_unused(found: UnusedStatus) -> str:
+    """Return since when a floating IP is unused, and when it goes, as a sentence."""
+    until = f"fipop deletes its FloatingIP at {moment(found.until)} or later, unless one uses it by then"
+    return f"No Service has used it since {moment(found.since)}: {until}."
 
 
 def search(snapshot: Snapshot, asked: str) -> tuple[AddressReport, ...]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -322,15 +323,32 @@ async def test_nothing_is_made_or_let_go_in_a_guest_cluster_that_is_out_of_reach
     assert made(fleet) == [FIRST, SECOND]
 
 
-async def test_a_new_leader_counts_again_for_how_long_a_floating_ip_was_not_used() -> None:
+async def test_a_new_leader_goes_on_counting_for_how_long_a_floating_ip_was_not_used() -> None:
     fleet = await with_services(2)
     fleet.guests[A].remove_service("web-1")
-    await fleet.pass_time(FEW - 60)
+    await fleet.pass_time(FEW - 20)
+    since = fleet.status(A, SECOND)["unused"]["since"]
     await fleet.restart()
-    await fleet.pass_time(FEW - 60)
-    assert made(fleet) == [FIRST, SECOND]
-    await fleet.pass_time(180)
+    assert fleet.status(A, SECOND)["unused"]["since"] == since
+    await fleet.pass_time(90)
     assert made(fleet) == [FIRST]
+
+
+async def test_a_floating_ip_that_would_be_let_go_says_since_when_and_when() -> None:
+    limits = {"preAllocate": 1, "maxAllocate": 5, "releaseAfterSeconds": 600}
+    fleet = await with_services(3, limits=limits)
+    assert not any(fleet.status(A, each).get("unused") for each in made(fleet)), "the spare one is needed"
+    fleet.guests[A].remove_service("web-2")
+    await fleet.pass_time(100)
+    unused = {each: found for each in made(fleet) if (found := fleet.status(A, each).get("unused"))}
+    assert len(unused) == 1, "one of both spare ones is needed"
+    ((name, found),) = unused.items()
+    since, until = (datetime.fromisoformat(found[each]) for each in ("since", "until"))
+    assert (until - since).total_seconds() == 600
+    fleet.change_range(perGuest={"minAllocate": 1, **limits, "preAllocate": 2})
+    await fleet.pass_time(100)
+    assert name in made(fleet)
+    assert not fleet.status(A, name).get("unused")
 
 
 async def test_a_demand_that_comes_and_goes_costs_one_write_for_each_change() -> None:
