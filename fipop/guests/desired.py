@@ -158,7 +158,8 @@ class OptedInGuests:
             releases=record.releases,
             visited_at=record.visited_at,
             taken_up_at=record.began_at if record.began_target == own.name else None,
-            hindrance=_find_hindrance(self.guests.inventory, guest),
+            chosen_at=record.chosen_at,
+            hindrance=_find_hindrance(self.guests.inventory, guest) or record.describe_rest(own.name),
             helm_problem=record.describe_failure(own.name),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
         )

@@ -106,8 +106,7 @@ class InstallController:
         target = goal.target.name if goal.target is not None else ""
         if not steps or record.backoff_seconds(target):
             return
-        if steps[0].verb is not Verb.INSPECT:
-            record.record_turn(target)
+        is_moved = steps[0].verb is not Verb.INSPECT and record.record_turn(target)
         is_new = all(each.is_missing for each in observed.releases)
         failures: dict[str, FipopError] = {}
         ran = steps[0]
@@ -134,10 +133,10 @@ class InstallController:
                 if goal.remove or not goes_on:
                     break
             is_repair = ran.verb is Verb.UPGRADE and ran.release.is_at(goal.target)
-            if failures or is_repair:
-                record.record_failure(target, failures)
+            if failures or is_repair or is_moved:
+                record.record_rest(target, failures, is_moved=is_moved)
             elif ran.verb is Verb.UPGRADE:
-                record.backoff = None
+                record.record_success(target)
         finally:
             record.end_turn()
             self.queues.add(request_routine_visit(guest_id))
@@ -260,7 +259,9 @@ class InstallStep:
     async def _uninstall(self, release: Release) -> None:
         with self._helm(release) as command:
             await command.uninstall(release.name, namespace=release.namespace, no_hooks=True)
-        cause = "its Cluster has the labels that remove it" if self.goal.remove else "its first rollout failed"
+        cause = (
+            "its Cluster has the labels that remove it" if self.goal.remove else "its first rollout failed"
+        )
         message = f"fipop removed release {release} from the guest cluster: {cause}."
         about = reference_to(PROVISIONING_CLUSTERS, self.desired.guest.cluster.metadata)
         self.controller.events.record(about, EventType.NORMAL, "ReleaseRemoved", message, is_repeated=True)

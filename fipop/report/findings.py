@@ -14,11 +14,11 @@ from enum import StrEnum
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, KubeObject
-from fipop.guests.conditions import IN_TRANSIT
+from fipop.guests.conditions import IN_TRANSIT, LABELS_CHANGE
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS, Resource
 from fipop.rancher.objects import ProvisioningCluster
-from fipop.report.addresses import describe_unused, find_having
+from fipop.report.addresses import find_having
 from fipop.report.fleet import NO_STATUS, FloatingIPReport, GuestSummary
 from fipop.report.ranges import NOT_COUNTED, RangeReport
 from fipop.report.rendering import count_of
@@ -361,9 +361,14 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
         yield point(subject, Severity.INFO, "Paused", message, advice)
     for each in summary.floating_ips:
         yield from (judge_floating_ip(each, one, snapshot.now) for one in (each.ready, *each.wrong))
+        named = _describe_guest(
+            summary.id, summary.cluster, kind="FloatingIP", name="/".join(each.floating_ip.key)
+        )
         if (unused := each.floating_ip.status.unused) is not None:
-            named = _describe_guest(summary.id, summary.cluster, kind="FloatingIP", name="/".join(each.floating_ip.key))
-            yield point(named, Severity.INFO, "Unused", describe_unused(unused))
+            yield point(named, Severity.INFO, "Unused", str(unused))
+        for one in each.floating_ip.status.conditions:
+            if one.is_true and one.reason == LABELS_CHANGE:
+                yield point(named, Severity.WARNING, one.reason, one.message)
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
         yield judge_lack(snapshot, summary)
 
