@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -19,6 +20,7 @@ from fipop.cli.reading import (
     reading_options,
     run_reading,
     wait_until,
+    watch,
 )
 from fipop.cli.status import describe_rollout
 from fipop.cli.values import CHANGES, describe_preview, list_changes
@@ -53,35 +55,57 @@ _GITOPS = {
 """Labels and annotations by which these tools mark what they apply."""
 
 
-@click.group(short_help="Status, pause, resume, retry and undo of the rollout of kube-vip.")
+@click.group(short_help="Status, pause, retry and undo of the rollout of kube-vip.")
 def rollout() -> None:
     """Show or control the rollout of kube-vip and its cloud provider over the guest clusters."""
 
 
 @rollout.command(short_help="Charts, phase, and the part of each guest cluster.", epilog=EXIT_CODES)
 @click.option("--all", "all_each", is_flag=True, help="Show each guest cluster, also of more than 10 alike.")
+@click.option("--watch", "is_watched", is_flag=True, help="Wait for the end; a terminal shows each change.")
 @reading_options
-def status(*, reading: Reading, all_each: bool) -> None:
+def status(*, reading: Reading, all_each: bool, is_watched: bool) -> None:
     """Show which charts are rolled out, the part of each guest cluster, and what the rollout waits for."""
-    snapshot = run_reading(lambda: read_once(reading))
+    read = partial(read_once, reading)
+    snapshot = run_reading(
+        lambda: watch(read, _describe_parts, lambda each: not is_watched or _has_ended(each))
+    )
     unread, state = snapshot.unread, snapshot.installation.rollout
     parts = snapshot.installation.rollout_parts
     fields = {
         **(snapshot.installation.render_rollout() or {}),
         "failed": sorted(state.failed if state is not None else ()),
-        "parts": [{"guest": each, "cluster": snapshot.cluster_of(each), **part.to_fields()} for each, part in parts.items()],
+        "parts": [
+            {"guest": each, "cluster": snapshot.cluster_of(each), **part.to_fields()}
+            for each, part in parts.items()
+        ],
         "unread": unread,
     }
-    shown = parts if all_each else {each: part for each, part in parts.items() if _is_shown(each, part, parts)}
+    shown = parts if all_each else _choose_shown(parts)
     rows = (_row(snapshot, each, part) for each, part in shown.items())
     reading.show(fields, _HEADER, rows, _lines(snapshot, count(shown.values())))
     end(unread, is_wrong=state is not None and state.phase is Phase.STOPPED)
 
 
-def _is_shown(guest_id: str, found: Part, parts: Parts) -> bool:
-    """Return whether a guest cluster is shown although many are alike."""
-    alike = [each for each, part in parts.items() if part.status is found.status and not part.is_canary]
-    return found.is_canary or found.status is RolloutStatus.FAILED or guest_id in alike[:_MOST_ROWS]
+def _has_ended(snapshot: Snapshot) -> bool:
+    state = snapshot.installation.rollout
+    return state is None or state.phase is not Phase.PROGRESSING
+
+
+def _describe_parts(snapshot: Snapshot) -> dict[str, str]:
+    parts = snapshot.installation.rollout_parts
+    return {snapshot.cluster_of(each, each): str(part) for each, part in parts.items()}
+
+
+def _choose_shown(parts: Parts) -> Parts:
+    """Return those that are shown one by one: canaries, those in which it failed, and some of each other part."""
+    numbers, shown = Counter[RolloutStatus](), dict[str, Part]()
+    for each, part in parts.items():
+        numbers[part.status] += 1
+        is_always = part.is_canary or part.status is RolloutStatus.FAILED
+        if is_always or numbers[part.status] <= _MOST_ROWS:
+            shown[each] = part
+    return shown
 
 
 def _row(snapshot: Snapshot, guest_id: str, part: Part) -> tuple[str, ...]:
@@ -156,24 +180,20 @@ def undo(*, reading: Reading, dry_run: bool) -> None:
 
     async def run() -> str:
         async with reading.connect() as client:
-            name, namespace = names.SETTINGS_CONFIG_MAP, reading.operator_namespace
-            found = await client.get(CONFIG_MAPS, name, namespace=namespace)
+            namespace = reading.operator_namespace
+            found = await client.get(CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace)
             state = await _read_rollout(client, reading)
             snapshot = await read_snapshot(client, namespace=namespace)
-            settings = snapshot.installation.settings
+            settings, clusters = snapshot.installation.settings, snapshot.cache.clusters.all()
             if state.stable is None or state.is_stable:
                 fail("there is nothing to undo: no other target was completed before the current one")
             if not asks_for(settings, state):
-                fail(
-                    f"the options were changed since the rollout of target {state.target.name} began, and nothing was "
-                    "written. Compare them with fipop values --stable, and write them yourself"
-                )
+                change = f"the options were changed since the rollout of target {state.target.name} began"
+                fail(f"{change}. Compare them with fipop values --stable, and write them yourself")
             options = build_stable_options(state, settings)
-            text = json.dumps({"data": options})
-            preview = preview_change(text, settings, snapshot.cache.clusters.all(), only_served=True)
-            click.echo(table(CHANGES, list_changes(preview)))
-            for line in describe_preview(preview):
-                click.echo(line)
+            preview = preview_change(json.dumps({"data": options}), settings, clusters, only_served=True)
+            *lines, _ = describe_preview(preview)
+            click.echo("\n".join((table(CHANGES, list_changes(preview)), *lines)))
             if dry_run:
                 return "Nothing was written."
             version = {"resourceVersion": as_mapping((found or {}).get("metadata")).get("resourceVersion")}
