@@ -22,6 +22,7 @@ from fipop.addresses.status import StatusBuilder, find_conflict
 from fipop.addresses.stores import BY_NAMED, BY_RANGE, BY_WAITING
 from fipop.api import names
 from fipop.api.codec import write_patch
+from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIP, FloatingIPStatus, digest_spec, read_object
 from fipop.errors import ApiError, ConflictError
 from fipop.ipam.addresses import Family, format_address
@@ -167,7 +168,9 @@ class FloatingIPReconciler:
             ALLOCATIONS.labels("allocated").inc()
 
     def _warn(self, floating_ip: FloatingIP, decision: Decision, wanted: FloatingIPStatus) -> None:
-        """Report what the status that is about to be written says first: a conflict, or an address of another network.
+        """Report what the status that is about to be written says first.
+
+        That is why it waits for an address, a conflict, or an address of another network.
 
         Before the write: afterwards the status says it already, also if the answer to the write is lost.
         """
@@ -179,6 +182,10 @@ class FloatingIPReconciler:
         ):
             if message := describe_mismatch(self.inventory, guest, name):
                 self.events.record(about, EventType.WARNING, "NetworkMismatch", message)
+        before = find_condition(floating_ip.status.conditions, ConditionType.ALLOCATED)
+        waits = find_condition(wanted.conditions, ConditionType.ALLOCATED)
+        if waits is not None and not waits.is_true and (before is None or before.reason != waits.reason):
+            self.events.record(about, EventType.WARNING, waits.reason, waits.message)
         conflict = find_conflict(wanted)
         if conflict and not find_conflict(floating_ip.status):
             self.events.record(about, EventType.WARNING, "AddressConflict", conflict)

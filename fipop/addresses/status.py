@@ -97,6 +97,7 @@ class StatusBuilder:
             guest=guest,
             services=before.services if follows_services else None,
             waiting=before.waiting if follows_services else None,
+            unused=before.unused if follows_services else None,
             conditions=merge_conditions(
                 floating_ip.status.conditions,
                 [replace(condition, observed_generation=generation) for condition in conditions],

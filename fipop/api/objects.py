@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from fipop.api import names
-from fipop.api.codec import Time, UnreadableError, YamlFields, read, write
+from fipop.api.codec import Time, UnreadableError, YamlFields, format_time, read, write
 from fipop.api.conditions import Condition, ConditionType
 from fipop.api.spelling_warnings import FLOATING_IP_KEYS, RANGE_KEYS, find_spelling_warnings
 from fipop.ipam import addresses as ipam
@@ -319,6 +319,20 @@ class WaitingStatus(YamlFields):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedStatus(YamlFields):
+    """Since when no Service uses a floating IP that fipop made for Services, and when fipop deletes it."""
+
+    since: Time
+    until: Time
+
+    def __str__(self) -> str:
+        return (
+            f"No Service has used it since {format_time(self.since)}: fipop deletes its FloatingIP at "
+            f"{format_time(self.until)} or later, unless a Service uses it by then."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPStatus(YamlFields):
     """What a floating IP holds; `addresses` are canonical texts, IPv4 first."""
 
@@ -330,6 +344,8 @@ class FloatingIPStatus(YamlFields):
     """None if no Service uses it, or if its range has no `perGuest`."""
     waiting: WaitingStatus | None = None
     """None if `DemandMet` is not False; only the oldest floating IP of a guest cluster shows it."""
+    unused: UnusedStatus | None = None
+    """None if a Service uses it, or if fipop would not delete it."""
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
 

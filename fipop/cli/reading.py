@@ -10,8 +10,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -204,6 +204,26 @@ async def wait_until(read: Callable[[], Awaitable[T]], waits_for: Callable[[T], 
             click.echo(f"Waiting: {clean(awaited)}", err=True)
             shown = awaited
         await asyncio.sleep(min(POLL_SECONDS, max(0.0, until - time.monotonic())))
+
+
+async def watch(
+    read: Callable[[], Awaitable[T]], describe: Callable[[T], Mapping[str, str]], is_over: Callable[[T], bool]
+) -> T:
+    """Return the first thing read that `is_over`. Until then, a terminal gets one line for each change."""
+    before: Mapping[str, str] | None = None
+    while True:
+        with suppress(UnavailableError):
+            found = await read()
+            after = describe(found)
+            before = after if before is None else before
+            changed = [each for each in {**before, **after} if before.get(each) != after.get(each)]
+            for name in changed if sys.stderr.isatty() else ():
+                text = clean(f"{name}: {after.get(name, 'no longer')}")
+                click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
+            before = after
+            if is_over(found):
+                return found
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def run_reading(work: Callable[[], Awaitable[T]]) -> T:

@@ -1,8 +1,10 @@
-"""`fipop rollout`: see, pause, resume and retry the rollout of kube-vip, with the rights of the user."""
+"""`fipop rollout`: see, pause, resume, retry and undo the rollout of kube-vip, with the rights of the user."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import click
@@ -18,21 +20,30 @@ from fipop.cli.reading import (
     reading_options,
     run_reading,
     wait_until,
+    watch,
 )
 from fipop.cli.status import describe_rollout
-from fipop.errors import FipopError, ForbiddenError, NotFoundError
+from fipop.cli.values import CHANGES, describe_preview, list_changes
+from fipop.errors import ConflictError, FipopError, ForbiddenError, NotFoundError
 from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.report.findings import STOP_ADVICE
-from fipop.report.reading import SnapshotReader
-from fipop.report.rendering import count_of
+from fipop.report.reading import SnapshotReader, read_snapshot
+from fipop.report.rendering import age, count_of, table
 from fipop.report.snapshot import Snapshot
-from fipop.rollout.plan import Phase, Rollout
+from fipop.report.values import preview_change
+from fipop.rollout.member import RolloutStatus
+from fipop.rollout.parts import Part, Parts
+from fipop.rollout.plan import Phase, Rollout, count
+from fipop.rollout.targets import asks_for, build_stable_options
 
 _RETRY_SECONDS = 30.0
 """How long the operator may take to notice that the annotation of an earlier retry is gone."""
 _PAUSED = "kubevipRolloutPaused"
+_MOST_ROWS = 10
+"""The most guest clusters of one status that are shown one by one, beside canaries and those in which it failed."""
+_HEADER = ("GUEST CLUSTER", "ID", "PART", "CANARY", "SINCE", "WHY")
 _GITOPS = {
     "argocd.argoproj.io/tracking-id": "Argo CD",
     "argocd.argoproj.io/instance": "Argo CD",
@@ -44,38 +55,81 @@ _GITOPS = {
 """Labels and annotations by which these tools mark what they apply."""
 
 
-@click.group(short_help="Status, pause, resume and retry of the rollout of kube-vip.")
+@click.group(short_help="Status, pause, retry and undo of the rollout of kube-vip.")
 def rollout() -> None:
     """Show or control the rollout of kube-vip and its cloud provider over the guest clusters."""
 
 
-@rollout.command(short_help="Charts, phase, counts and failures of the rollout.", epilog=EXIT_CODES)
+@rollout.command(short_help="Charts, phase, and the part of each guest cluster.", epilog=EXIT_CODES)
+@click.option("--all", "all_each", is_flag=True, help="Show each guest cluster, also of more than 10 alike.")
+@click.option("--watch", "is_watched", is_flag=True, help="Wait for the end; a terminal shows each change.")
 @reading_options
-def status(*, reading: ReadingOptions) -> None:
-    """Show which charts are rolled out, how many guest clusters have them, and which ones failed."""
-    snapshot = run_reading(lambda: read_once(reading))
+def status(*, reading: ReadingOptions, all_each: bool, is_watched: bool) -> None:
+    """Show which charts are rolled out, the part of each guest cluster, and what the rollout waits for."""
+    read = partial(read_once, reading)
+    snapshot = run_reading(
+        lambda: watch(read, _describe_parts, lambda each: not is_watched or _has_ended(each))
+    )
     unread, state = snapshot.unread, snapshot.installation.rollout
-    counts = [(each, str(number)) for each, number in snapshot.installation.rollout_guests.items()]
+    parts = snapshot.installation.rollout_parts
     fields = {
         **(snapshot.installation.render_rollout() or {}),
         "failed": sorted(state.failed if state is not None else ()),
+        "parts": [
+            {"guest": each, "cluster": snapshot.cluster_of(each), **part.to_fields()}
+            for each, part in parts.items()
+        ],
         "unread": unread,
     }
-    reading.show(fields, ("GUEST CLUSTERS", "COUNT"), counts, _lines(snapshot))
+    shown = parts if all_each else _choose_shown(parts)
+    rows = (_row(snapshot, each, part) for each, part in shown.items())
+    reading.show(fields, _HEADER, rows, _lines(snapshot, count(shown.values())))
     end(unread, is_wrong=state is not None and state.phase is Phase.STOPPED)
 
 
-def _lines(snapshot: Snapshot) -> Iterator[str]:
+def _has_ended(snapshot: Snapshot) -> bool:
     state = snapshot.installation.rollout
+    return state is None or state.phase is not Phase.PROGRESSING
+
+
+def _describe_parts(snapshot: Snapshot) -> dict[str, str]:
+    parts = snapshot.installation.rollout_parts
+    return {snapshot.cluster_of(each, each): str(part) for each, part in parts.items()}
+
+
+def _choose_shown(parts: Parts) -> Parts:
+    """Return those that are shown one by one: canaries, those in which it failed, and some of each other part."""
+    numbers, shown = Counter[RolloutStatus](), dict[str, Part]()
+    for each, part in parts.items():
+        numbers[part.status] += 1
+        is_always = part.is_canary or part.status is RolloutStatus.FAILED
+        if is_always or numbers[part.status] <= _MOST_ROWS:
+            shown[each] = part
+    return shown
+
+
+def _row(snapshot: Snapshot, guest_id: str, part: Part) -> tuple[str, ...]:
+    since = f"{age((snapshot.now - part.since).total_seconds())} ago" if part.since is not None else ""
+    canary = "yes" if part.is_canary else ""
+    return snapshot.cluster_of(guest_id), guest_id, part.status.value, canary, since, part.reason
+
+
+def _lines(snapshot: Snapshot, shown: Mapping[str, int]) -> Iterator[str]:
+    installation, state = snapshot.installation, snapshot.installation.rollout
     if state is None:
         yield "There is no rollout: no guest cluster is opted in, or kubevipGuestInstall is off."
         return
-    yield describe_rollout(snapshot.installation)
-    if state.failed:
-        failed = (f"{snapshot.cluster_of(each, '?')} ({each})" for each in sorted(state.failed))
-        yield f"Failed in {', '.join(failed)}"
+    hidden = {each: number - shown[each] for each, number in installation.rollout_guests.items()}
+    more = ", ".join(f"{number} more {each}" for each, number in hidden.items() if number)
+    if more:
+        yield f"{more}: --all shows them."
+    yield describe_rollout(installation)
     if state.reason:
         yield f"Stopped: {state.reason}. {STOP_ADVICE}."
+    elif installation.rollout_waits:
+        yield f"Waits: {installation.rollout_waits}"
+    if state.stable is not None and not state.is_stable:
+        yield "To go back to the stable target, run fipop rollout undo."
 
 
 @rollout.command(short_help="Admit no further guest cluster.", epilog=EXIT_CODES)
@@ -114,6 +168,45 @@ def retry(*, reading: ReadingOptions) -> None:
     click.echo(run_reading(run))
 
 
+@rollout.command(short_help="Write the options of the stable target back.", epilog=EXIT_CODES)
+@click.option("--dry-run", is_flag=True, help="Show what changes, and write nothing.")
+@access_options
+def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
+    """Write the options of the stable target back, and show first what that changes.
+
+    The stable target is rolled out like any other one. If the options were changed since the rollout began, nothing is
+    written.
+    """
+
+    async def run() -> str:
+        async with reading.connect() as client:
+            namespace = reading.operator_namespace
+            found = await client.get(CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace)
+            state = await _read_rollout(client, reading)
+            snapshot = await read_snapshot(client, namespace=namespace)
+            settings, clusters = snapshot.installation.settings, snapshot.cache.clusters.all()
+            if state.stable is None or state.is_stable:
+                fail("there is nothing to undo: no other target was completed before the current one")
+            if not asks_for(settings, state):
+                change = f"the options were changed since the rollout of target {state.target.name} began"
+                fail(f"{change}. Compare them with fipop values --stable, and write them yourself")
+            options = build_stable_options(state, settings)
+            preview = preview_change(json.dumps({"data": options}), settings, clusters, only_served=True)
+            *lines, _ = describe_preview(preview)
+            click.echo("\n".join((table(CHANGES, list_changes(preview)), *lines)))
+            if dry_run:
+                return "Nothing was written."
+            version = {"resourceVersion": as_mapping((found or {}).get("metadata")).get("resourceVersion")}
+            try:
+                written = await _patch(client, reading, {"metadata": version, "data": options})
+            except ConflictError:
+                fail("the options were changed meanwhile, and nothing was written. Run the command again")
+            _warn_of_gitops(written, ", ".join(options))
+        return f"The options ask for target {state.stable.name} again. See fipop rollout status."
+
+    click.echo(run_reading(run))
+
+
 def _describe_retry(found: Rollout) -> str:
     return "the operator to notice the end of the earlier retry" if found.retried else ""
 
@@ -123,14 +216,20 @@ def _set_paused(reading: ReadingOptions, value: str) -> None:
         async with reading.connect() as client:
             return await _patch(client, reading, {"data": {_PAUSED: value}})
 
-    metadata = as_mapping(run_reading(run).get("metadata"))
+    written = run_reading(run)
     click.echo(f"{_PAUSED} is {value}.")
+    _warn_of_gitops(written, _PAUSED)
+
+
+def _warn_of_gitops(written: Json, options: str) -> None:
+    """Warn if a tool applies the options: it may set back what was written."""
+    metadata = as_mapping(written.get("metadata"))
     marks = {*as_mapping(metadata.get("labels")), *as_mapping(metadata.get("annotations"))}
     for mark, tool in _GITOPS.items():
         if mark in marks:
             click.echo(
                 f"Warning: {tool} applies ConfigMap {names.SETTINGS_CONFIG_MAP}, and may set this back. "
-                f"Change {_PAUSED} in its source, too.",
+                f"Change {options} in its source, too.",
                 err=True,
             )
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -19,6 +20,7 @@ from fipop.cli.reading import (
     run_reading,
     wait_option,
     wait_until,
+    watch,
 )
 from fipop.report.findings import summarize
 from fipop.report.fleet import FloatingIPReport
@@ -36,9 +38,14 @@ _FLOATING_IPS = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", 
 @click.command(short_help="Ranges, problems with their causes, health of the operator.", epilog=EXIT_CODES)
 @click.option("-n", "--namespace", help="Show only the problems of the guest cluster with this id or name.")
 @wait_option
+@click.option(
+    "--watch", "is_watched", is_flag=True, help="At a terminal, then show each change until ctrl-C."
+)
 @all_option
 @reading_options
-def status(*, reading: ReadingOptions, namespace: str | None, wait: float, all_each: bool) -> None:
+def status(
+    *, reading: ReadingOptions, namespace: str | None, wait: float, is_watched: bool, all_each: bool
+) -> None:
     """Show the usage of the ranges, problems with their causes, and the health of the operator."""
 
     async def read() -> StatusReport:
@@ -58,7 +65,13 @@ def status(*, reading: ReadingOptions, namespace: str | None, wait: float, all_e
             shown = (each for each in every if only is None or each.floating_ip.namespace in only)
             rows = (_wide_row(each, found.snapshot.now) for each in shown)
             click.echo("\n" + table(_FLOATING_IPS, rows))
+    if is_watched and sys.stderr.isatty():
+        run_reading(lambda: watch(read, _describe_problems, lambda _: False))
     end(found.snapshot.unread, is_wrong=found.healthy is False)
+
+
+def _describe_problems(found: StatusReport) -> dict[str, str]:
+    return {f"{each.subject} {each.reason}": each.message for each in found.problems}
 
 
 def _name_awaited(found: StatusReport) -> str:

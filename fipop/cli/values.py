@@ -11,6 +11,7 @@ import click
 from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_INCOMPLETE,
+    Output,
     ReadingOptions,
     end,
     fail,
@@ -20,11 +21,12 @@ from fipop.cli.reading import (
     run_reading,
 )
 from fipop.report.rendering import count_of
-from fipop.report.snapshot import Kind
+from fipop.report.snapshot import Kind, Snapshot
 from fipop.report.values import Preview, build_order, preview_change, trace_values
+from fipop.rollout.targets import asks_for, build_stable_options, render_patch
 from fipop.settings.yaml import RefusedError
 
-_CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
+CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
 
 
 @click.command(short_help="Values of kube-vip, and what a change would do.", epilog=EXIT_CODES)
@@ -34,21 +36,27 @@ _CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Show what this patch or manifest of kube-fip-config would change, and where.",
 )
+@click.option(
+    "--stable", is_flag=True, help="Print the options of the stable target, as a patch of kube-fip-config."
+)
 @reading_options
-def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None) -> None:
+def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None, stable: bool) -> None:
     """Show the chart versions and values that CLUSTER gets, and the option or override that each key is from.
 
     With --diff, show what changes in CLUSTER, or in all guest clusters that opted in. You need the right to read
     ConfigMap kube-fip-config.
     """
-    if cluster is None and diff is None:
-        raise click.UsageError("Name a CLUSTER, or use --diff.")
+    if [cluster is not None or diff is not None, stable].count(True) != 1:
+        raise click.UsageError("Name a CLUSTER, or use --diff or --stable.")
     snapshot = run_reading(lambda: read_once(reading))
     if not snapshot.installation.has_settings:
         message = "the options are not known: ConfigMap kube-fip-config could not be read"
         fail(message, EXIT_INCOMPLETE, snapshot.unread)
     for bad in snapshot.installation.bad_options:
         click.echo(f"Bad {bad}. Its default is shown; the operator uses the last valid value.", err=True)
+    if stable:
+        _show_stable(reading, snapshot)
+        return
     clusters = snapshot.cache.clusters.all()
     chosen = [each for each in clusters if cluster is None or each.is_meant_by(cluster)]
     if cluster is not None and not chosen:
@@ -64,11 +72,24 @@ def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None) -
             found = preview_change(text, settings, chosen, only_served=cluster is None)
         except (RefusedError, UnicodeDecodeError) as error:
             fail(f"file {diff} {error}")
-        reading.show(found, _CHANGES, _rows(found), _lines(found))
+        reading.show(found, CHANGES, list_changes(found), describe_preview(found))
     end(snapshot.unread)
 
 
-def _rows(found: Preview) -> Iterator[tuple[str, ...]]:
+def _show_stable(reading: ReadingOptions, snapshot: Snapshot) -> None:
+    rollout, settings = snapshot.installation.rollout, snapshot.installation.settings
+    if rollout is None or rollout.stable is None:
+        fail("there is no stable target: no rollout was completed yet", unread=snapshot.unread)
+    options = build_stable_options(rollout, settings, is_asked=asks_for(settings, rollout))
+    if reading.output is Output.JSON:
+        click.echo(json.dumps({"data": options}, indent=2))
+    else:
+        click.echo(render_patch(options))
+    end(snapshot.unread)
+
+
+def list_changes(found: Preview) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each key that changes."""
     for each in found.changes:
         first, *others = each.clusters
         where = f"{first} and {len(others)} more" if others else first
@@ -76,7 +97,8 @@ def _rows(found: Preview) -> Iterator[tuple[str, ...]]:
             yield where, one.chart, one.key, _show(one.before), _show(one.after)
 
 
-def _lines(found: Preview) -> Iterator[str]:
+def describe_preview(found: Preview) -> Iterator[str]:
+    """Yield what a table of changes does not say."""
     groups = [("", each.clusters) for each in found.changes if len(each.clusters) > 1]
     groups += [("fipop begins to install in ", found.joining), ("fipop no longer changes ", found.leaving)]
     for what, clusters in groups:

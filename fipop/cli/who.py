@@ -30,6 +30,7 @@ from fipop.report.addresses import (
     build_log_query,
     describe_services,
     find_namespaces,
+    find_nearest,
     report_free,
     search,
 )
@@ -39,7 +40,7 @@ from fipop.report.reading import read_snapshot
 from fipop.report.rendering import age, moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
 from fipop.report.status import describe_wait, find_waits
-from fipop.texts import LONGEST_MESSAGE, clean, count_text, suggest
+from fipop.texts import LONGEST_MESSAGE, clean, count_text
 
 _MAX_COUNT = 10_000
 _HEADER = ("ADDRESS", "STATE", "CLUSTER", "FLOATING IP", "RANGE", "SERVICES", "SINCE", "REQUESTED BY")
@@ -103,9 +104,8 @@ def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
         return ""
     if _LIKE_AN_ADDRESS.fullmatch(asked):
         return f'"{asked}" is not an IP address. Name one address, or a range, cluster or Service by its name'
-    cache = snapshot.cache
-    found = (*cache.ranges.all(), *cache.clusters.all(), *cache.floating_ips.all())
-    like = suggest(asked, (each.name for each in found))
+    nearest = find_nearest(snapshot, asked)
+    like = f' (did you mean "{nearest}"?)' if nearest else ""
     return (
         f'"{asked}" was not found{like}: no cluster, floating IP or range has this name, no Service of it uses or '
         "waits for an address of a range with perGuest, and it is no address. Run fipop status -o wide to see all names"

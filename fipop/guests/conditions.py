@@ -27,6 +27,7 @@ PROVISIONING = "GuestProvisioning"
 IN_TRANSIT = frozenset({PROVISIONING, LEAVING})
 """Reasons of guest clusters that Rancher is making or removing: no action is needed."""
 HARVESTER_TAKES = "HarvesterTakesServices"
+LABELS_CHANGE = "LabelsChange"
 
 _LEFT = {
     "Drift": "kubevipUpdate is false, or the rollout stopped: see fipop rollout status",
@@ -165,9 +166,9 @@ def judge_releases(
             place=places[each.release.role],
             error=record.find_error(each.release) if each.verb.needs_helm else None,
             problem=problem,
-            waits=each.verb.needs_helm,
             held_up=describe_unknown_options(unknown) if unknown else held_up,
             is_taken_by_harvester=is_taken_by_harvester(each.release, record.other_providers or ()),
+            restless=record.describe_rest(),
         )
         for each in steps
     }
@@ -180,17 +181,17 @@ def judge_release(
     place: tuple[str, str] | None = None,
     error: FipopError | None = None,
     problem: ChartError | None = None,
-    waits: bool = False,
     held_up: str = "",
     is_taken_by_harvester: bool = False,
+    restless: str = "",
 ) -> ConditionContent:
     """Judge a release.
 
     `reason`: why it can be left as it is. `place`: where the options want it. `error`: of helm. `problem`: why the
-    wanted charts cannot be had. `waits`: for a helm process. `held_up`: why nothing is changed anywhere, a sentence.
-    `is_taken_by_harvester`: Harvester's own controller takes the Services.
+    wanted charts cannot be had. `held_up`: why nothing is changed anywhere, a sentence. `is_taken_by_harvester`:
+    Harvester's own controller takes the Services. `restless`: that labels change what it should be again and again.
     """
-    release = step.release
+    release, waits = step.release, step.verb.needs_helm
     if release.status is Status.ABSENT:
         error = error or problem
     known, text = _find_blocker(release)
@@ -210,6 +211,7 @@ def judge_release(
         problem.condition if problem else "-": f"Release {release} keeps its chart: {problem}."
         if problem
         else "",
+        LABELS_CHANGE: restless,
         "ReleaseNameChanged": f"Release {release} keeps its name and namespace." if is_renamed else "",
         reason or "Drift": f"{_LEFT[reason]}." if is_awaited else _describe_drift(step, reason or "Drift"),
         HARVESTER_TAKES: _describe_harvester() if is_taken_by_harvester else "",

@@ -29,9 +29,11 @@ from fipop.api.objects import (
     FloatingIPStatus,
     PerGuest,
     ServicesStatus,
+    UnusedStatus,
     WaitingService,
     WaitingStatus,
     digest_spec,
+    read_metadata,
 )
 from fipop.api.service import Service
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError
@@ -41,6 +43,7 @@ from fipop.guests.record import GuestRecord
 from fipop.guests.services import (
     MET,
     DemandInput,
+    DemandPlan,
     NewFloatingIP,
     ServiceUse,
     judge_demand,
@@ -51,6 +54,7 @@ from fipop.guests.services import (
 from fipop.interfaces import loop_time
 from fipop.ipam.addresses import Address, FamilyPolicy, format_address
 from fipop.jsons import Json
+from fipop.kube.events import EventRecorder, EventType, Named, reference_to
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.rancher.matching import Guest
 from fipop.runtime.configuration import Configuration
@@ -81,6 +85,7 @@ class DemandController:
     guests: GuestDirectory
     configuration: Configuration
     queues: WorkQueues
+    events: EventRecorder
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guest clusters whose Services are listed from now on."""
@@ -126,6 +131,8 @@ class DemandController:
         found = self.find_range(guest.id)
         if found is None or not self.may_act(guest):
             return
+        if record.demand is None:  # the first list of this leader: it goes on where a former one ended
+            record.idle_since = self._read_idle_since(guest.id)
         uses = read_uses(services, self._find_classes(record, guest), now)
         given = self._see(record, guest, found, uses)
         if not given.floating_ips:
@@ -148,11 +155,12 @@ class DemandController:
                     verdict=Verdict.FALSE, reason=WRITE_REFUSED, message=error.explain()
                 )
         record.demand = finding
-        await self._report(record, guest.id, given, plan.waiting)
+        await self._report(record, guest.id, given, plan)
         if failure is not None:
             raise failure
         if plan.delete is not None:
-            await self._delete(plan.delete)
+            seconds = int(given.idle_seconds.get(plan.delete.uid, 0.0))
+            await self._delete(plan.delete, f"fipop deleted it: no Service has used it for {seconds} s.")
 
     def may_act(self, guest: Guest) -> bool:
         """Return whether floating IPs of a guest cluster can be made and deleted now."""
@@ -200,9 +208,16 @@ class DemandController:
             idle_seconds={uid: loop_time() - since for uid, since in record.idle_since.items()},
         )
 
-    async def _report(
-        self, record: GuestRecord, guest_id: str, given: DemandInput, waiting: Sequence[ServiceUse]
-    ) -> None:
+    def _read_idle_since(self, guest_id: str) -> dict[str, float]:
+        """Return since when floating IPs are unused, as statuses say it."""
+        now = self.guests.client.server_now()
+        return {
+            each.uid: loop_time() - max((now - each.status.unused.since).total_seconds(), 0.0)
+            for each in self.guests.inventory.floating_ips_of(guest_id)
+            if each.status.unused is not None
+        }
+
+    async def _report(self, record: GuestRecord, guest_id: str, given: DemandInput, plan: DemandPlan) -> None:
         """Write into statuses which Services use a floating IP, and whether the demand is met; not every moment.
 
         Whoever reconciles a floating IP keeps that part of its status. So another leader that found something else
@@ -211,13 +226,13 @@ class DemandController:
         if loop_time() - record.services_reported_at < REPORT_SECONDS:
             return
         for each in self.guests.inventory.floating_ips_of(guest_id):
-            wanted = self._build_status(record, each, given, waiting)
+            wanted = self._build_status(record, each, given, plan)
             if wanted != each.status and each.status.observed_generation:
                 record.services_reported_at = loop_time()
                 await self._write_status(each, wanted)
 
     def _build_status(
-        self, record: GuestRecord, floating_ip: FloatingIP, given: DemandInput, waiting: Sequence[ServiceUse]
+        self, record: GuestRecord, floating_ip: FloatingIP, given: DemandInput, plan: DemandPlan
     ) -> FloatingIPStatus:
         before, now, has = floating_ip.status, self.guests.client.server_now(), frozenset[Address]()
         if any(each.key == floating_ip.key for each in given.floating_ips):
@@ -228,14 +243,29 @@ class DemandController:
         if given.floating_ips[0].key == floating_ip.key and record.demand is not None:
             demand = record.demand.to_condition(ConditionType.DEMAND_MET)
             conditions.append(replace(demand, observed_generation=before.observed_generation))
-            named = tuple(_name_waiting(each, now) for each in waiting[:MOST_WAITING])
+            named = tuple(_name_waiting(each, now) for each in plan.waiting[:MOST_WAITING])
             is_shown = bool(named) and record.demand != MET
-            shown = WaitingStatus(services=named, count=len(waiting)) if is_shown else None
+            shown = WaitingStatus(services=named, count=len(plan.waiting)) if is_shown else None
         return replace(
             before,
             services=ServicesStatus(names=tuple(users[:MOST_NAMED]), count=len(users)) if users else None,
             waiting=shown,
+            unused=self._describe_unused(record, floating_ip, given)
+            if floating_ip.uid in plan.unused
+            else None,
             conditions=merge_conditions(before.conditions, conditions, now),
+        )
+
+    def _describe_unused(
+        self, record: GuestRecord, floating_ip: FloatingIP, given: DemandInput
+    ) -> UnusedStatus:
+        """Return since when it is unused; what two leaders find apart by less than a minute is the same."""
+        before, idle_seconds = floating_ip.status.unused, loop_time() - record.idle_since[floating_ip.uid]
+        since = (self.guests.client.server_now() - timedelta(seconds=idle_seconds)).replace(microsecond=0)
+        if before is not None and abs((before.since - since).total_seconds()) < REPORT_SECONDS:
+            since = before.since
+        return UnusedStatus(
+            since=since, until=since + timedelta(seconds=given.per_guest.release_after_seconds)
         )
 
     async def _write_status(self, floating_ip: FloatingIP, wanted: FloatingIPStatus) -> None:
@@ -261,10 +291,19 @@ class DemandController:
         except ConflictError:
             return  # it is there already
         self.guests.inventory.observe(FLOATING_IPS, made)
+        cause = (
+            f"Service {want.service} needs an address" if want.service else "the range asks for a spare one"
+        )
+        message = f'fipop created it because of perGuest of range "{found.name}": {cause}.'
+        self._record(read_metadata(made), "FloatingIPCreated", message)
         fields = {"guest": guest.id, "floating_ip": want.name, "service": str(want.service or "")}
         logger.info("Created FloatingIP for Services", extra=fields)
 
-    async def _delete(self, floating_ip: FloatingIP) -> None:
+    def _record(self, floating_ip: Named, reason: str, message: str) -> None:
+        about = reference_to(FLOATING_IPS, floating_ip)
+        self.events.record(about, EventType.NORMAL, reason, message)
+
+    async def _delete(self, floating_ip: FloatingIP, message: str) -> None:
         try:
             await self.guests.client.delete(
                 FLOATING_IPS,
@@ -276,6 +315,7 @@ class DemandController:
         except ConflictError:
             return  # it changed: the next list decides
         self.guests.inventory.forget(FLOATING_IPS, floating_ip)
+        self._record(floating_ip.metadata, "FloatingIPDeleted", message)
         fields = {"guest": floating_ip.namespace, "floating_ip": floating_ip.name}
         logger.info("Deleted FloatingIP that no Service used", extra=fields)
 

@@ -158,7 +158,9 @@ class OptedInGuests:
             releases=record.releases,
             visited_at=record.visited_at,
             taken_up_at=record.began_at if record.began_target == own.name else None,
-            is_eligible=guest.provisioned and _is_served(self.guests.inventory, guest),
+            chosen_at=record.chosen_at,
+            hindrance=_find_hindrance(self.guests.inventory, guest) or record.describe_rest(own.name),
+            helm_problem=record.describe_failure(own.name),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
         )
 
@@ -221,13 +223,16 @@ def is_paused(cache: Inventory, guest: Guest) -> bool:
     return guest.cluster.paused or any(each.paused and each.status.addresses for each in floating_ips)
 
 
-def _is_served(cache: Inventory, guest: Guest) -> bool:
-    served = [
-        each
-        for each in cache.floating_ips_of(guest.id)
-        if each.status.addresses and bind_guest(cache, each).blocker is None
-    ]
-    return bool(served) and not is_paused(cache, guest)
+def _find_hindrance(cache: Inventory, guest: Guest) -> str:
+    """Return why a guest cluster takes no part in rollouts, as a sentence; "" if it can."""
+    if not guest.provisioned:
+        return "Rancher has not provisioned the guest cluster."
+    if is_paused(cache, guest):
+        return "The guest cluster is paused."
+    floating_ips = [each for each in cache.floating_ips_of(guest.id) if each.status.addresses]
+    if all(bind_guest(cache, each).blocker is not None for each in floating_ips):
+        return "The guest cluster has no floating IP with an address."
+    return ""
 
 
 def _has_old_keys(cache: Inventory, record: GuestRecord, guest_id: str) -> bool:

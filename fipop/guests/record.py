@@ -21,17 +21,32 @@ from fipop.rancher.objects import ProvisioningCluster
 FRESH_SECONDS = 10.0
 """How old what a visit saw is at most when helm goes by it."""
 HELM_BACKOFF = Backoff(first_seconds=30.0, limit_seconds=1800.0)
+_OFTEN = 2
+"""After so many changes in a row, labels count as restless. One alone is a person's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelmBackoff:
-    """helm failed in a guest cluster, or changed what should have been right: it rests, longer each time."""
+    """helm failed in a guest cluster, repaired what it had made, or followed its labels: it rests, longer each time."""
 
     target: str
     failures: int
+    """How often in a row, each time before half an hour had passed since the rest before."""
     until: float
-    errors: Mapping[str, FipopError]
-    """Why it failed, by release; empty after a repair."""
+    errors: Mapping[str, FipopError] = field(default_factory=dict)
+    """Why it failed, by release; empty after anything else."""
+    is_restless: bool = False
+    """Whether labels of the guest cluster had changed its target in the same rollout: they can change it again."""
+    may_go_on: bool = False
+    """Whether helm may bring the guest cluster to this target meanwhile; never to another one that labels choose."""
+
+    def is_about(self, target: str) -> bool:
+        """Return whether a target is the one that it is about, or another one that labels chose instead."""
+        return self.target == target or (self.is_restless and _is_moved(self.target, target))
+
+    def holds_up(self, target: str) -> bool:
+        """Return whether helm rests with a target."""
+        return self.is_about(target) and not (self.may_go_on and self.target == target)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +103,8 @@ class GuestRecord(AddressRecord):
     """When helm took the guest cluster up for the target that it was brought to last."""
     began_target: str = ""
     backoff: HelmBackoff | None = None
+    chosen_at: float = -math.inf
+    """When its labels chose its target instead of another one of the same rollout."""
     _chosen: tuple[object, tuple[Target, Target | None]] | None = None
     """The targets of this guest cluster, and what they were chosen from."""
 
@@ -97,31 +114,67 @@ class GuestRecord(AddressRecord):
         """Return two targets as they are for this guest cluster: chosen again only if it changed, or one of them."""
         chosen_from = (cluster, target, stable)
         if self._chosen is None or self._chosen[0] != chosen_from:
-            own_stable = stable.for_guest(cluster) if stable is not None else None
-            self._chosen = chosen_from, (target.for_guest(cluster), own_stable)
+            own = target.for_guest(cluster)
+            if self._chosen is not None and _is_moved(self._chosen[1][0].name, own.name):
+                self.chosen_at = loop_time()
+            self._chosen = chosen_from, (own, stable.for_guest(cluster) if stable is not None else None)
         return self._chosen[1]
 
     def backoff_seconds(self, target: str) -> float:
-        """Return how long helm rests; nothing that failed with another target counts."""
-        is_same = self.backoff is not None and self.backoff.target == target
-        return max(self.backoff.until - loop_time(), 0.0) if self.backoff is not None and is_same else 0.0
+        """Return how long helm rests; nothing that failed with the target of another rollout counts."""
+        found = self.backoff
+        return max(found.until - loop_time(), 0.0) if found is not None and found.holds_up(target) else 0.0
 
-    def record_failure(self, target: str, errors: Mapping[str, FipopError]) -> None:
-        """Let helm rest after a turn in which it failed, or repaired what it had made."""
-        before = self.backoff.failures if self.backoff is not None and self.backoff.target == target else 0
+    def describe_rest(self, target: str = "") -> str:
+        """Return that helm rests because labels change again and again, as sentences; "" if it does not.
+
+        With a `target`: whether that keeps helm from it.
+        """
+        found = self.backoff
+        is_told = found is not None and found.is_restless and found.until > loop_time()
+        if (
+            not is_told
+            or found is None
+            or (found.failures < _OFTEN if not target else not found.holds_up(target))
+        ):
+            return ""
+        return (
+            "Labels of the provisioning Cluster change again and again what this guest cluster gets, and helm rests up "
+            "to 30 min before it follows. Stop the program that changes them."
+        )
+
+    def record_rest(self, target: str, errors: Mapping[str, FipopError], *, is_moved: bool = False) -> None:
+        """Let helm rest after a turn in which it failed, repaired what it had made, or followed labels (`is_moved`)."""
+        before, now = self.backoff, loop_time()
+        is_again = (
+            before is not None and before.is_about(target) and now - before.until < HELM_BACKOFF.limit_seconds
+        )
+        failures = (before.failures if before is not None and is_again else 0) + 1
         for error in errors.values():
             error.with_traceback(None)  # it would keep alive all that the run had in hand
         self.backoff = HelmBackoff(
             target=target,
-            failures=before + 1,
-            until=loop_time() + HELM_BACKOFF.step_seconds(before + 1),
+            failures=failures,
+            until=now + HELM_BACKOFF.step_seconds(failures),
             errors=errors,
+            is_restless=is_moved or (before is not None and is_again and before.is_restless),
+            may_go_on=is_moved and not errors,
         )
 
-    def record_turn(self, target: str) -> None:
-        """Record that helm takes the guest cluster up for a target."""
+    def record_success(self, target: str) -> None:
+        """Let helm go on after a change; what labels changed is remembered."""
+        before = self.backoff
+        is_restless = before is not None and before.is_restless and before.is_about(target)
+        self.backoff = (
+            replace(before, errors={}, may_go_on=True) if before is not None and is_restless else None
+        )
+
+    def record_turn(self, target: str) -> bool:
+        """Record that helm takes the guest cluster up for a target; return whether its labels have changed it."""
+        is_moved = _is_moved(self.began_target, target)
         if self.began_target != target:
             self.began_target, self.began_at = target, loop_time()
+        return is_moved
 
     def end_turn(self) -> None:
         """Record that helm is done with the guest cluster, for now: what was seen before it is so no more."""
@@ -144,6 +197,13 @@ class GuestRecord(AddressRecord):
         """Return why helm failed for a release when it ran last."""
         return self.backoff.errors.get(str(release)) if self.backoff is not None else None
 
+    def describe_failure(self, target: str) -> str:
+        """Return why helm failed with a target when it ran last, as a clause; "" if it did not."""
+        is_same = self.backoff is not None and self.backoff.target == target
+        return (
+            "; ".join(map(str, self.backoff.errors.values())) if self.backoff is not None and is_same else ""
+        )
+
     def mark_foreign(self, releases: Iterable[Release]) -> tuple[Release, ...]:
         """Return releases with what helm said of them before."""
         return tuple(
@@ -152,3 +212,8 @@ class GuestRecord(AddressRecord):
             else each
             for each in releases
         )
+
+
+def _is_moved(before: str, target: str) -> bool:
+    """Return whether two targets of a guest cluster differ by its overrides alone."""
+    return before != target and bool(before) and before.partition(".")[0] == target.partition(".")[0]

@@ -29,8 +29,9 @@ from fipop.helm.command import Helm, HelmCommand
 from fipop.helm.errors import HelmError, HelmFailure
 from fipop.helm.releases import Release, ReleaseOwner, Status, build_labels, label_as_seen, take_over
 from fipop.jsons import as_mapping
+from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.guests import GuestAccess
-from fipop.kube.resources import SECRETS
+from fipop.kube.resources import PROVISIONING_CLUSTERS, SECRETS
 from fipop.metrics.counters import GuestEvent
 from fipop.rollout.controller import RolloutController
 from fipop.rollout.plan import ReleaseGoal
@@ -84,6 +85,7 @@ class InstallController:
     rollout: RolloutController
     queues: WorkQueues
     gate: Gate
+    events: EventRecorder
 
     async def reconcile(self, guest_id: str) -> None:
         """Bring the releases of a guest cluster one step further, if that is still wanted."""
@@ -104,8 +106,7 @@ class InstallController:
         target = goal.target.name if goal.target is not None else ""
         if not steps or record.backoff_seconds(target):
             return
-        if steps[0].verb is not Verb.INSPECT:
-            record.record_turn(target)
+        is_moved = steps[0].verb is not Verb.INSPECT and record.record_turn(target)
         install = InstallStep(
             controller=self,
             access=access,
@@ -118,10 +119,10 @@ class InstallController:
         try:
             last, failures = await self._run_steps(guest_id, install, steps)
             is_repair = last.verb is Verb.UPGRADE and last.release.is_at(goal.target)
-            if failures or is_repair:
-                record.record_failure(target, failures)
+            if failures or is_repair or is_moved:
+                record.record_rest(target, failures, is_moved=is_moved)
             elif last.verb is Verb.UPGRADE:
-                record.backoff = None
+                record.record_success(target)
         finally:
             record.end_turn()
             self.queues.add(request_routine_visit(guest_id))
@@ -269,6 +270,12 @@ class InstallStep:
     async def _uninstall(self, release: Release) -> None:
         with self._helm(release) as command:
             await command.uninstall(release.name, namespace=release.namespace, no_hooks=True)
+        cause = (
+            "its Cluster has the labels that remove it" if self.goal.remove else "its first rollout failed"
+        )
+        message = f"fipop removed release {release} from the guest cluster: {cause}."
+        about = reference_to(PROVISIONING_CLUSTERS, self.desired.guest.cluster.metadata)
+        self.controller.events.record(about, EventType.NORMAL, "ReleaseRemoved", message, is_repeated=True)
 
     async def _roll_back(self, release: Release) -> None:
         """Go back to the newest revision that the target to leave did not make; uninstall if it made the first one."""

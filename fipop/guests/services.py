@@ -77,6 +77,8 @@ class DemandPlan:
 
     makes: tuple[NewFloatingIP, ...] = ()
     delete: FloatingIP | None = None
+    unused: frozenset[str] = frozenset()
+    """The uids of those that are let go once their time is over."""
     busy: frozenset[str] = frozenset()
     """The names of the floating IPs that Services use, or wait for."""
     unserved: tuple[NewFloatingIP, ...] = ()
@@ -120,10 +122,13 @@ def plan_floating_ips(given: DemandInput) -> DemandPlan:
         missing = max(per_guest.pre_allocate - len(spare), per_guest.min_allocate - number - len(wants), 0)
         wants += [NewFloatingIP()] * missing
     makes, limit = _admit(given, wants)
+    unused = tuple(_list_unused(given, busy, spares=len(spare)))
+    is_over = unused and given.idle_seconds.get(unused[0].uid, 0.0) >= per_guest.release_after_seconds
     unserved = tuple(each for each in wants[len(makes) :] if each.service is not None)
     return DemandPlan(
         makes=makes,
-        delete=None if makes else _find_idle(given, busy, spares=len(spare)),
+        delete=unused[0] if is_over and not makes else None,
+        unused=frozenset(each.uid for each in unused),
         busy=frozenset(busy),
         unserved=unserved,
         waiting=waiting,
@@ -250,18 +255,23 @@ def _name(given: DemandInput) -> Iterator[str]:
             yield name
 
 
-def _find_idle(given: DemandInput, busy: set[str], *, spares: int) -> FloatingIP | None:
-    """Return the youngest floating IP of fipop's making that is not needed."""
-    if len(given.floating_ips) <= given.per_guest.min_allocate:
-        return None
-    for each in reversed(given.floating_ips):
-        is_idle = given.idle_seconds.get(each.uid, 0.0) >= given.per_guest.release_after_seconds
-        is_needed = each.name in busy or (
-            not each.spec.service_namespace and spares <= given.per_guest.pre_allocate
-        )
-        if each.is_made_for_services and is_idle and not is_needed and not each.is_deleting:
-            return each
-    return None
+def _list_unused(given: DemandInput, busy: set[str], *, spares: int) -> Iterator[FloatingIP]:
+    """Yield the floating IPs of fipop's making that are not needed, in the order in which they are let go.
+
+    That is the youngest of those whose time is over, then those that have been unused for longest.
+    """
+    left, per_guest = len(given.floating_ips), given.per_guest
+
+    def count_seconds(each: FloatingIP) -> float:
+        return min(given.idle_seconds.get(each.uid, 0.0), per_guest.release_after_seconds)
+
+    youngest_first = given.floating_ips[::-1]
+    for each in sorted(youngest_first, key=lambda each: -count_seconds(each)):
+        is_spare = not each.spec.service_namespace
+        is_kept = each.name in busy or each.is_deleting or (is_spare and spares <= per_guest.pre_allocate)
+        if each.is_made_for_services and not is_kept and left > per_guest.min_allocate:
+            left, spares = left - 1, spares - is_spare
+            yield each
 
 
 # What Services use and wait for

@@ -29,6 +29,10 @@ class Role(StrEnum):
     CLOUD_PROVIDER = "kube-vip-cloud-provider"
 
 
+CHART_OPTIONS = {Role.KUBE_VIP: "kubevipChart", Role.CLOUD_PROVIDER: "kubevipCloudProviderChart"}
+"""How the names of the options for a chart begin."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """A chart of a source: a repository (`https://…`), a registry (`oci://…`) or a mounted archive (`file://…`).

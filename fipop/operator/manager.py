@@ -161,7 +161,9 @@ class Manager:
             find_note=lambda: self.ranges.note,
             now=client.server_now,
         )
-        self.demand = DemandController(guests=guests, configuration=configuration, queues=queues)
+        self.demand = DemandController(
+            guests=guests, configuration=configuration, queues=queues, events=events
+        )
         self.visits = VisitController(
             guests=guests,
             clients=clients,
@@ -183,6 +185,7 @@ class Manager:
             rollout=self.rollout,
             queues=queues,
             gate=self.gate,
+            events=events,
         )
         self.discovery = GuestReconciler(
             guests=guests, events=events, configuration=configuration, queues=queues

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from difflib import get_close_matches
 from enum import StrEnum
 from itertools import islice
 
@@ -99,6 +100,8 @@ def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     asking = (each for each in snapshot.requests_for(space, address) if each.key not in keys)
     holder = cache.floating_ips.get(*keys[0]) if having is owners else None
     services = (holder.status.services if holder is not None else None) or ServicesStatus()
+    unused = holder.status.unused if holder is not None else None
+    remark = " ".join(filter(None, (remark, str(unused or ""))))
     spec = reservation.spec if reservation is not None else None
     is_lost = state is AddressState.HELD and not _is_assigned(snapshot, space, range_name, address)
     return AddressReport(
@@ -187,6 +190,15 @@ def find_having(snapshot: Snapshot, space: str, address: Address) -> set[OwnerKe
     )
     found = {each.key for each in named_by if names_address(each, space, address)}
     return found | {reservation.spec.owner.key} if reservation is not None and reservation.is_held else found
+
+
+def find_nearest(snapshot: Snapshot, asked: str) -> str:
+    """Return the name of an object or Service that is most like one that was not found; "" if none is like it."""
+    cache, floating_ips = snapshot.cache, snapshot.cache.floating_ips.all()
+    services = (each.status.services or ServicesStatus() for each in floating_ips)
+    names = [each.name for each in (*cache.ranges.all(), *cache.clusters.all(), *floating_ips)]
+    names += (name for each in services for name in each.names)
+    return next(iter(get_close_matches(asked, dict.fromkeys(names), 1)), "")
 
 
 def find_namespaces(snapshot: Snapshot, name: str) -> tuple[str, ...]:

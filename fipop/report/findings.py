@@ -14,7 +14,7 @@ from enum import StrEnum
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, KubeObject
-from fipop.guests.conditions import IN_TRANSIT
+from fipop.guests.conditions import IN_TRANSIT, LABELS_CHANGE
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS, Resource
 from fipop.rancher.objects import ProvisioningCluster
@@ -148,7 +148,9 @@ def _count(first: Finding, number: int) -> Finding:
 ALL_GUESTS = "guest clusters"
 BIND_VIEWER = "Bind the ClusterRole fipop-viewer and the Role fipop-viewer to yourself"
 _UNPAUSE = f"Remove the annotation {names.ANNOTATION_PAUSED} of its Cluster"
-STOP_ADVICE = "Correct the options, or repair the guest clusters and run fipop rollout retry"
+STOP_ADVICE = (
+    "Correct the options, run fipop rollout undo, or repair the guest clusters and run fipop rollout retry"
+)
 _OPERATOR = Subject(section=Section.OPERATOR, kind="Operator", name="fipop")
 
 
@@ -359,6 +361,14 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
         yield point(subject, Severity.INFO, "Paused", message, advice)
     for each in summary.floating_ips:
         yield from (judge_floating_ip(each, one, snapshot.now) for one in (each.ready, *each.wrong))
+        named = _describe_guest(
+            summary.id, summary.cluster, kind="FloatingIP", name="/".join(each.floating_ip.key)
+        )
+        if (unused := each.floating_ip.status.unused) is not None:
+            yield point(named, Severity.INFO, "Unused", str(unused))
+        for one in each.floating_ip.status.conditions:
+            if one.is_true and one.reason == LABELS_CHANGE:
+                yield point(named, Severity.WARNING, one.reason, one.message)
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
         yield judge_lack(snapshot, summary)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from fipop.addresses.status import NO_ADDRESS
 from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
@@ -65,6 +66,14 @@ class GuestSummary:
         guests = (each.floating_ip.status.guest for each in self.floating_ips)
         told = [each.reachable for each in guests if each is not None and each.reachable is not None]
         return all(told) if told else None
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """When a visit found last that something had changed."""
+        conditions = (one for each in self.floating_ips for one in each.floating_ip.status.conditions)
+        return max(
+            (each.last_transition_time for each in conditions if each.last_transition_time), default=None
+        )
 
     @property
     def releases(self) -> tuple[ReleaseStatus, ...]:

@@ -31,6 +31,9 @@ class CellState(StrEnum):
     REPORTED = "reported"
     """A guest cluster uses it, and no floating IP has it: it counts as quarantined."""
     EXCLUDED = "excluded"
+    """By the range; or the range is draining."""
+    END = "end"
+    """A network or broadcast address, .0 or .255, which the range leaves out."""
     OTHER_RANGE = "other-range"
     """Of the pool, but an older range assigns it, or it is held from another range."""
     OUTSIDE = "outside"
@@ -157,8 +160,11 @@ class _Board:
             state = CellState.HELD if is_assigned else CellState.OUT_OF_RANGE
         elif address in self._range.pool and (found.owner or not is_assigned):
             state = CellState.OTHER_RANGE
+        elif address not in self._range.pool.written:
+            state = CellState.OUTSIDE
         else:
-            state = CellState.EXCLUDED if address in self._range.pool.written else CellState.OUTSIDE
+            is_excluded = address in self._range.pool or address in self._range.pool.excluded
+            state = CellState.EXCLUDED if is_excluded else CellState.END
         return Cell(address=found.address, state=state, owner=str(found.owner or ""))
 
 

@@ -36,7 +36,8 @@ from fipop.report.snapshot import (
     Snapshot,
     Unread,
 )
-from fipop.rollout.kept import parse_counts, parse_rollout
+from fipop.rollout.kept import parse_rollout
+from fipop.rollout.parts import parse_parts
 from fipop.settings.options import NOTHING_KNOWN, find_unknown, parse_settings, warnings
 
 T = TypeVar("T")
@@ -140,6 +141,7 @@ class SnapshotReader:
             *(self.get("fipop's CRDs", CUSTOM_RESOURCE_DEFINITIONS, name) for name in SCHEMA_REVISIONS),
         )
         failed = {each.what for each in self.unread[before:]}
+        kept = as_mapping((rollout or {}).get("data"))
         self.unread = list(dict.fromkeys(self.unread))
         texts = read_texts(config or {})
         # As an operator that starts now: it knows no last good value.
@@ -158,8 +160,9 @@ class SnapshotReader:
             settings=settings,
             bad_options=bad,
             unwise_options=(*warnings(settings), *find_unknown(texts), *find_binary(config or {})),
-            rollout=parse_rollout(as_mapping((rollout or {}).get("data"))),
-            rollout_guests=parse_counts(as_mapping((rollout or {}).get("data"))),
+            rollout=parse_rollout(kept),
+            rollout_parts=parse_parts(kept.get("guests", "")),
+            rollout_waits=as_text(kept.get("waits")),
         )
 
 

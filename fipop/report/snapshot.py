@@ -17,7 +17,8 @@ from fipop.api import names
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, parse_addresses
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
-from fipop.rollout.plan import Phase, Rollout, describe_change
+from fipop.rollout.parts import Parts
+from fipop.rollout.plan import Phase, Rollout, count, describe_change
 from fipop.settings.options import DEFAULTS, BadOption, Settings
 
 
@@ -32,7 +33,7 @@ class Kind(StrEnum):
 
 SCHEMA_REVISIONS = {
     FLOATING_IP_RANGES.full_name: 9,
-    FLOATING_IPS.full_name: 7,
+    FLOATING_IPS.full_name: 8,
     FLOATING_IP_RESERVATIONS.full_name: 3,
 }
 """The revisions of our CRDs that this version knows."""
@@ -94,8 +95,15 @@ class Installation:
     bad_options: tuple[BadOption, ...] = ()
     unwise_options: tuple[str, ...] = ()
     rollout: Rollout | None = None
-    rollout_guests: Mapping[str, int] = field(default_factory=dict)
-    """How many guest clusters stand where in the rollout, as the operator counted them last."""
+    rollout_parts: Parts = field(default_factory=dict)
+    """The part of each guest cluster in the rollout, as the operator wrote it last."""
+    rollout_waits: str = ""
+    """What the rollout waits for, as a sentence; "" if it has ended."""
+
+    @property
+    def rollout_guests(self) -> Mapping[str, int]:
+        """How many guest clusters stand where in the rollout."""
+        return count(self.rollout_parts.values())
 
     @property
     def predecessor_runs(self) -> bool:
@@ -122,6 +130,7 @@ class Installation:
             "paused": self.rollout_paused,
             "guests": self.rollout_guests,
             "reason": state.reason,
+            "waits": self.rollout_waits,
         }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fipop.api import names
-from fipop.helm.charts import Role, Target, wanted_charts, wanted_overrides, wanted_values
+from fipop.helm.charts import CHART_OPTIONS, Target, wanted_charts, wanted_overrides, wanted_values
 from fipop.jsons import as_mapping
 from fipop.rancher.objects import ProvisioningCluster
 from fipop.settings.options import Settings, find_changed, parse_settings, settings_data
@@ -15,8 +15,6 @@ from fipop.settings.yaml import RefusedError, parse_yaml_mapping
 _SOURCE, _VERSION, _DIGEST = "(chart)", "(chart version)", "(chart digest)"
 _MAX_BYTES = 1024 * 1024
 """Of a manifest: as much as the API server stores."""
-_OPTIONS = {Role.KUBE_VIP: "kubevipChart", Role.CLOUD_PROVIDER: "kubevipCloudProviderChart"}
-"""How the names of the options for a chart begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +73,7 @@ def build_order(settings: Settings) -> Target:
 def trace_values(order: Target, cluster: ProvisioningCluster) -> tuple[ValueLine, ...]:
     """Return all that a guest cluster gets, with the origin of each key: what set it last."""
     own, lines = order.for_guest(cluster), []
-    for role, option in _OPTIONS.items():
+    for role, option in CHART_OPTIONS.items():
         chart, is_in_repository = own.charts[role], own.charts[role].url.startswith("http")
         layers: dict[str, Collection[str]] = {
             "kubevipChartRepoUrl" if is_in_repository else f"{option}Ref": (_SOURCE,),
@@ -146,7 +144,7 @@ def find_unfitting(settings: Settings, clusters: Iterable[ProvisioningCluster]) 
     for role, entries in wanted_overrides(settings).items():
         for each in entries:
             if not any(each.fits(one.namespace, one.name, one.labels) for one in known):
-                yield f'entry "{each.name}" of {_OPTIONS[role]}ValuesOverrides fits no guest cluster'
+                yield f'entry "{each.name}" of {CHART_OPTIONS[role]}ValuesOverrides fits no guest cluster'
 
 
 def _read_file(text: str, live: Settings) -> tuple[bool, dict[str, str]]:

@@ -16,8 +16,9 @@ from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release
 from fipop.interfaces import loop_time
 from fipop.rancher.matching import Guest
-from fipop.rollout.kept import RolloutStore
+from fipop.rollout.kept import RolloutStore, render_rollout
 from fipop.rollout.member import Fleet, Member
+from fipop.rollout.parts import Parts, describe_parts, describe_wait, parse_parts
 from fipop.rollout.plan import (
     Phase,
     Progress,
@@ -39,8 +40,8 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS, IDLE_TICK_SECONDS = 2.0, 5.0
 FIRST_VISITS_SECONDS = 300.0
 """How long a new leader waits for visits before it admits a guest cluster: 2,000 visits take 2 minutes."""
-COUNT_SECONDS = 10.0
-"""How often counts are written that changed alone."""
+PARTS_SECONDS = 10.0
+"""How often parts are written that changed alone."""
 
 
 class Members(Protocol):
@@ -66,11 +67,15 @@ class RolloutController:
     progress: Progress = field(default_factory=Progress)
     problem: ChartError | None = None
     """Why a chart that the options ask for cannot be had."""
+    parts: Parts = field(default_factory=dict)
+    """What readers are told of each guest cluster."""
     _told: Rollout | None = None
     """The rollout that events and visits know: a write can be stored although its answer was lost."""
     _began_at: float | None = None
-    _counted_at: float = 0.0
+    _written_at: float = 0.0
     _refused: str = ""
+    _is_paused: bool | None = None
+    """Whether events said last that it is paused; None before this leader knows."""
 
     @property
     def held_up(self) -> str:
@@ -158,12 +163,14 @@ class RolloutController:
     async def _publish(self, rollout: Rollout, progress: Progress, fleet: Fleet) -> None:
         """Write what was decided, and only then let it count."""
         before, admitted = self._told, self.progress.admitted
-        counts = count(progress.states.values())
-        is_recounted = counts != self.store.counts
-        if rollout != self.rollout or (is_recounted and loop_time() - self._counted_at >= COUNT_SECONDS):
-            await self.store.save(rollout, counts)
-            self._counted_at = loop_time()
-        self.rollout, self.progress = rollout, progress
+        parts = self._describe_parts(rollout, progress, fleet)
+        waits = describe_wait(rollout, fleet, progress, self.configuration.settings, self.problem)
+        data = render_rollout(rollout, parts, waits)
+        is_changed = any(data[each] != self.store.data.get(each) for each in ("guests", "waits"))
+        if rollout != self.rollout or (is_changed and loop_time() - self._written_at >= PARTS_SECONDS):
+            await self.store.save(data)
+            self._written_at = loop_time()
+        self.rollout, self.progress, self.parts = rollout, progress, parts
         kept = (rollout.target, rollout.stable)
         self.charts.keep_only(chart for one in kept if one is not None for chart in one.archives)
         changed: set[str] = set(admitted ^ progress.admitted)
@@ -173,7 +180,16 @@ class RolloutController:
         elif before.failed != rollout.failed:
             changed |= before.failed.keys() ^ rollout.failed.keys()
         self._told = rollout
+        self._report_pause(rollout)
         self.queues.add(*map(request_routine_visit, sorted(changed)))
+
+    def _describe_parts(self, rollout: Rollout, progress: Progress, fleet: Fleet) -> Parts:
+        """Return the part of each guest cluster; a new leader tells of none before it has seen all."""
+        is_same = self.rollout is not None and self.rollout.target.name == rollout.target.name
+        if is_same and any(each.is_eligible and each.visited_at is None for each in fleet.values()):
+            return self.parts
+        settings, now = self.configuration.settings, self.store.client.server_now()
+        return describe_parts(rollout, fleet, progress, settings, self.parts if is_same else {}, now)
 
     def _list_fleet(self, rollout: Rollout) -> Fleet:
         """Return the guest clusters; those that no visit reached in time count as out of reach."""
@@ -211,6 +227,7 @@ class RolloutController:
         before, self.rollout = self.rollout, await self.store.load()
         if self._began_at is None:
             self._began_at, self._told = loop_time(), self.rollout
+        self.parts = parse_parts(self.store.data.get("guests", ""))
         if before is None or self.rollout is None or before.target.name != self.rollout.target.name:
             self.progress = Progress(since=self._began_at)
 
@@ -240,6 +257,15 @@ class RolloutController:
             )
         if rollout.phase is Phase.COMPLETED:
             self._tell("RolloutCompleted", f"The rollout of {what} is completed.")
+
+    def _report_pause(self, rollout: Rollout) -> None:
+        """Report that a rollout pauses or goes on; what a former leader has reported is not known."""
+        is_paused = rollout.phase is Phase.PROGRESSING and self.configuration.settings.pauses_rollouts
+        if self._is_paused not in (None, is_paused) and rollout.phase is Phase.PROGRESSING:
+            what = "is paused: no guest cluster is admitted, and none rolls back" if is_paused else "goes on"
+            reason = "RolloutPaused" if is_paused else "RolloutResumed"
+            self._tell(reason, f"The rollout of target {rollout.target.name} {what}.")
+        self._is_paused = is_paused
 
     def _tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
         logger.log(logging.WARNING if is_warning else logging.INFO, "Rollout", extra={"reason": reason})

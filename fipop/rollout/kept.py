@@ -12,6 +12,7 @@ from fipop.helm.charts import parse_target, render_target
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
+from fipop.rollout.parts import Parts, render_parts
 from fipop.rollout.plan import Phase, Rollout
 
 
@@ -28,9 +29,9 @@ class RolloutStore:
     """The ConfigMap as it was last read or written; empty if there is none."""
 
     @property
-    def counts(self) -> dict[str, int]:
-        """How many guest clusters stand where, as it was written last."""
-        return parse_counts(self._stored.get("data") or {})
+    def data(self) -> Mapping[str, str]:
+        """The data of the ConfigMap, as it was last read or written."""
+        return self._stored.get("data") or {}
 
     async def load(self) -> Rollout | None:
         """Return the rollout; None if there is none. Raises ApiError."""
@@ -40,11 +41,11 @@ class RolloutStore:
             self.problem = str(error)
             raise
         self._stored, self.is_loaded, self.problem = found or {}, True, ""
-        return parse_rollout(self._stored.get("data") or {})
+        return parse_rollout(self.data)
 
-    async def save(self, rollout: Rollout, counts: Mapping[str, int]) -> None:
-        """Write a rollout. Raises ApiError; ConflictError if another leader wrote since it was loaded."""
-        data, name = render_rollout(rollout, counts), names.ROLLOUT_CONFIG_MAP
+    async def save(self, data: Mapping[str, str]) -> None:
+        """Write what `render_rollout` returns. Raises ApiError; ConflictError if another leader wrote meanwhile."""
+        name = names.ROLLOUT_CONFIG_MAP
         try:
             if self._stored:
                 version = self._stored["metadata"]["resourceVersion"]
@@ -60,8 +61,8 @@ class RolloutStore:
             raise
 
 
-def render_rollout(rollout: Rollout, counts: Mapping[str, int]) -> dict[str, str]:
-    """Return the data of the ConfigMap. `counts` are for those who read it: no leader does."""
+def render_rollout(rollout: Rollout, parts: Parts, waits: str) -> dict[str, str]:
+    """Return the data of the ConfigMap. `parts`, and what it `waits` for, are for those who read it."""
     facts = {
         "target": rollout.target.name,
         "stable": rollout.stable.name if rollout.stable is not None else "",
@@ -77,7 +78,8 @@ def render_rollout(rollout: Rollout, counts: Mapping[str, int]) -> dict[str, str
         "rollout": json.dumps(facts),
         "target": render_target(rollout.target),
         "stable": render_target(rollout.stable),
-        "guests": json.dumps(counts),
+        "guests": render_parts(parts),
+        "waits": waits,
     }
 
 
@@ -103,11 +105,3 @@ def parse_rollout(data: Mapping[str, str]) -> Rollout | None:
         )
     except (ValueError, TypeError, AttributeError, LookupError):
         return None
-
-
-def parse_counts(data: Mapping[str, str]) -> dict[str, int]:
-    """Read how many guest clusters stand where; empty if that was not written."""
-    try:
-        return {str(each): int(number) for each, number in json.loads(data.get("guests", "")).items()}
-    except (ValueError, TypeError, AttributeError):
-        return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import TypeAlias
 
 from fipop.helm.charts import Target
@@ -17,7 +18,7 @@ class RolloutStatus(StrEnum):
     The values are those of metrics and of `fipop rollout status`.
     """
 
-    SKIPPED = "away"
+    SKIPPED = "skipped"
     """It takes no part."""
     PENDING = "pending"
     """It waits for its turn."""
@@ -44,9 +45,19 @@ class Member:
     """When it was visited last, whether it answered or not; None before the first visit of this leader."""
     taken_up_at: float | None = None
     """When helm of this leader first took it up for the target; None if it did not."""
-    is_eligible: bool = True
-    """Whether it is not paused, has a floating IP, and was ready in Rancher's eyes once."""
+    chosen_at: float = -inf
+    """When its labels chose this target instead of another one of the same rollout, as this leader saw it."""
+    hindrance: str = ""
+    """Why it can take no part, whatever a visit finds, as a sentence; "" if it can."""
+    helm_problem: str = ""
+    """Why helm failed with the target when it ran last, as a clause; "" if it did not."""
     is_canary: bool = False
+    """Whether it has the label that puts it first."""
+
+    @property
+    def is_eligible(self) -> bool:
+        """Whether it is not paused, has a floating IP, and was ready in Rancher's eyes once."""
+        return not self.hindrance
 
     @property
     def is_reachable(self) -> bool:
@@ -133,17 +144,20 @@ class Member:
     def began_at(self) -> float | None:
         """When helm began with the target, by this leader or by the age of what it made; None if it did not."""
         # The older release tells the start of helm. What is at the stable target, too, was made in a former rollout.
+        # What is older than the choice of the labels was made when they were the same before.
         ages = [
             each.age_seconds
             for each in self._present
             if each.made_for == self.target.name and (self.is_unchanged or not each.is_at(self.stable))
         ]
+        at = self.visited_at or 0.0
+        ages = [each for each in ages if at - each >= self.chosen_at]
         if self.is_at_target and not ages:
             # Both were at the target before: nothing was made for it.
             ages = [min(each.age_seconds for each in self.releases)]
         starts = [] if self.taken_up_at is None else [self.taken_up_at]
-        starts += [self.visited_at - max(ages)] if ages and self.visited_at is not None else []
-        return min(starts, default=None)
+        starts += [at - max(ages)] if ages and self.visited_at is not None else []
+        return max(min(starts), self.chosen_at) if starts else None
 
     @property
     def has_begun(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Protocol
 
 from fipop.helm.charts import Target
 from fipop.helm.releases import Release
@@ -77,6 +78,8 @@ class MemberState:
     status: RolloutStatus = RolloutStatus.PENDING
     began_at: float | None = None
     """When helm began with the target, for the deadline."""
+    is_canary: bool = False
+    """Whether this leader admitted it as one of the first, whose success the others wait for."""
 
     @property
     def is_admitted(self) -> bool:
@@ -100,7 +103,7 @@ class Progress:
     @property
     def admitted(self) -> frozenset[str]:
         """Those that may have the target and have neither succeeded nor failed."""
-        return frozenset(_those(self, RolloutStatus.PROGRESSING))
+        return frozenset(list_guests(self, RolloutStatus.PROGRESSING))
 
     def state_of(self, guest_id: str, member: Member) -> MemberState:
         """Return what is known of a guest cluster: nothing if its labels have changed its target since."""
@@ -174,8 +177,7 @@ def advance(
         phase = Phase.PROGRESSING if rollout.is_stopped else rollout.phase
         rollout = replace(rollout, phase=phase, reason="", failed={})
     states = {each: _find_start(each, fleet[each], rollout, progress, settings, now) for each in fleet}
-    # Where the target changes something; everywhere if it changes nothing.
-    affected = {each: member for each, member in fleet.items() if not member.is_unchanged} or fleet
+    affected = find_affected(fleet)
     rollout = _include_unready(rollout, affected, states)
     for each, member in fleet.items():
         status = _judge(each, member, states[each], rollout, progress, settings)
@@ -191,8 +193,8 @@ def advance(
         return rollout, _set_status(progress, waits, RolloutStatus.PENDING)
     if _is_completed(fleet, affected, progress, settings):
         return replace(rollout, phase=Phase.COMPLETED, stable=rollout.target), progress
-    next_ones = _choose_next(fleet, affected, progress, settings)
-    return rollout, _set_status(progress, next_ones, RolloutStatus.PROGRESSING)
+    next_ones, are_canaries = _choose_next(fleet, affected, progress, settings)
+    return rollout, _set_status(progress, next_ones, RolloutStatus.PROGRESSING, are_canaries=are_canaries)
 
 
 def decide_goal(
@@ -266,7 +268,15 @@ def _roll_back(
     )
 
 
-def count(states: Iterable[MemberState]) -> dict[str, int]:
+class HasStatus(Protocol):
+    """What stands somewhere in a rollout."""
+
+    @property
+    def status(self) -> RolloutStatus:
+        """Where it stands."""
+
+
+def count(states: Iterable[HasStatus]) -> dict[str, int]:
     """Count guest clusters by status, for the metric and for reports."""
     counts = dict.fromkeys((each.value for each in RolloutStatus), 0)
     for each in states:
@@ -391,12 +401,15 @@ def _include_unready(rollout: Rollout, affected: Fleet, states: Mapping[str, Mem
 
 def _stop(rollout: Rollout, fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings) -> Rollout:
     """Keep who failed. If another one did, stop if these are too many: any before the canaries have succeeded."""
-    failed = {each: fleet[each].target.name for each in _those(progress, RolloutStatus.FAILED)}
+    failed = {each: fleet[each].target.name for each in list_guests(progress, RolloutStatus.FAILED)}
     failed = {**rollout.failed, **failed}
     if failed == rollout.failed:
         return rollout
-    proven, tested = _find_proven(fleet, affected, progress)
-    pending, under_way = _those(progress, RolloutStatus.PENDING), _those(progress, RolloutStatus.PROGRESSING)
+    proven, tested = find_proven(fleet, affected, progress)
+    pending, under_way = (
+        list_guests(progress, RolloutStatus.PENDING),
+        list_guests(progress, RolloutStatus.PROGRESSING),
+    )
     tolerated, untested = 0, _find_entries(fleet, (*pending, *under_way, *failed)) - tested
     if len(proven) >= _count_canaries(fleet, settings) and not untested:
         tolerated = settings.kubevip_rollout_max_failures.of(len(proven) + len(failed) + len(under_way))
@@ -409,37 +422,60 @@ def _stop(rollout: Rollout, fleet: Fleet, affected: Fleet, progress: Progress, s
 
 def _is_completed(fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings) -> bool:
     """Return whether no guest cluster is pending or under way, and more have succeeded than cannot be reached."""
-    is_left = _those(progress, RolloutStatus.PENDING) or _those(progress, RolloutStatus.PROGRESSING)
+    is_left = list_guests(progress, RolloutStatus.PENDING) or list_guests(progress, RolloutStatus.PROGRESSING)
     if is_left or (not settings.kubevip_update and any(each.drifts for each in fleet.values())):
         return False
-    skipped = affected.keys() & _those(progress, RolloutStatus.SKIPPED)
+    skipped = affected.keys() & list_guests(progress, RolloutStatus.SKIPPED)
     out_of_reach = [each for each in skipped if fleet[each].is_eligible and not fleet[each].is_reachable]
-    return len(_find_proven(fleet, affected, progress)[0]) > len(out_of_reach)
+    return len(find_proven(fleet, affected, progress)[0]) > len(out_of_reach)
 
 
-def _choose_next(fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings) -> list[str]:
-    """Return who is admitted next: canaries, then as many at a time as have succeeded: 2, 2, 4, 8 and so on."""
-    proven, tested = _find_proven(fleet, affected, progress)
-    pending, under_way = _those(progress, RolloutStatus.PENDING), _those(progress, RolloutStatus.PROGRESSING)
+def find_affected(fleet: Fleet) -> Fleet:
+    """Return the guest clusters in which the target changes something; all of them if it changes nothing anywhere."""
+    return {each: member for each, member in fleet.items() if not member.is_unchanged} or fleet
+
+
+def _choose_next(
+    fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings
+) -> tuple[list[str], bool]:
+    """Return who is admitted next, and whether these are canaries."""
+    limit, are_canaries, order = find_limit(fleet, affected, progress, settings)
+    return order[: max(0, limit - len(list_guests(progress, RolloutStatus.PROGRESSING)))], are_canaries
+
+
+def find_limit(
+    fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings
+) -> tuple[int, bool, list[str]]:
+    """Return how many can be under way: canaries, then as many as have succeeded, so 2, 2, 4, 8 and so on.
+
+    Also whether those that are admitted now are canaries, and who waits, in the order of admission.
+    """
+    proven, tested = find_proven(fleet, affected, progress)
+    pending = list_guests(progress, RolloutStatus.PENDING)
+    under_way = list_guests(progress, RolloutStatus.PROGRESSING)
     pending.sort(key=lambda each: (not fleet[each].is_canary, each))
     first = _choose_canaries(fleet, pending, tested | _find_entries(fleet, under_way))
     canaries = _count_canaries(fleet, settings)
-    most = max(canaries, len(proven))
+    most, are_canaries = max(canaries, len(proven)), len(proven) < canaries
     if not tested >= _find_entries(fleet, (*pending, *under_way)):
-        most = max(canaries - len(proven), len(under_way) + len(first))
+        most, are_canaries = max(canaries - len(proven), len(under_way) + len(first)), True
     limit = min(max(1, settings.kubevip_rollout_max_concurrency.of(len(fleet))), most)
     limit = len(fleet) if _is_all(settings) else limit
-    return list(dict.fromkeys((*first, *pending)))[: max(0, limit - len(under_way))]
+    return limit, are_canaries, list(dict.fromkeys((*first, *pending)))
 
 
-def _set_status(progress: Progress, guest_ids: Iterable[str], status: RolloutStatus) -> Progress:
-    changed = {each: replace(progress.states[each], status=status) for each in guest_ids}
+def _set_status(
+    progress: Progress, guest_ids: Iterable[str], status: RolloutStatus, *, are_canaries: bool = False
+) -> Progress:
+    changed = {
+        each: replace(progress.states[each], status=status, is_canary=are_canaries) for each in guest_ids
+    }
     return replace(progress, states={**progress.states, **changed})
 
 
-def _find_proven(fleet: Fleet, affected: Fleet, progress: Progress) -> tuple[list[str], frozenset[str]]:
+def find_proven(fleet: Fleet, affected: Fleet, progress: Progress) -> tuple[list[str], frozenset[str]]:
     """Return in which guest clusters the target succeeded that it changes, and the changed overrides of these."""
-    proven = [each for each in _those(progress, RolloutStatus.SUCCEEDED) if each in affected]
+    proven = [each for each in list_guests(progress, RolloutStatus.SUCCEEDED) if each in affected]
     return proven, _find_entries(fleet, proven)
 
 
@@ -462,7 +498,8 @@ def _choose_canaries(fleet: Fleet, pending: Iterable[str], known: frozenset[str]
     return chosen
 
 
-def _those(progress: Progress, wanted: RolloutStatus) -> list[str]:
+def list_guests(progress: Progress, wanted: RolloutStatus) -> list[str]:
+    """Return the guest clusters that have a status."""
     return [each for each, state in progress.states.items() if state.status is wanted]
 
 

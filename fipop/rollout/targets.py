@@ -1,16 +1,22 @@
-"""The target that the options ask for: its charts are found once, and its archives are on disk."""
+"""The target that the options ask for, whose archives are on disk, and the options that ask for the stable target."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from textwrap import indent
+
+import yaml
 
 from fipop.helm.chart_store import Access, ChartStore
-from fipop.helm.charts import Chart, Target, wanted_charts, wanted_overrides, wanted_values
+from fipop.helm.charts import CHART_OPTIONS, Chart, Target, wanted_charts, wanted_overrides, wanted_values
 from fipop.helm.errors import ChartError
 from fipop.rollout.plan import Rollout
-from fipop.settings.options import Settings
-from fipop.settings.overrides import Override
+from fipop.settings.options import Settings, settings_data
+from fipop.settings.overrides import ENTRIES, Override
+from fipop.settings.yaml import RefusedError, parse_yaml
 
 
 async def find_target(
@@ -35,6 +41,78 @@ async def find_target(
         for role, entries in wanted_overrides(settings).items()
     }
     return Target(charts=found, values=wanted_values(settings), overrides=overrides), orders
+
+
+def asks_for(settings: Settings, rollout: Rollout) -> bool:
+    """Return whether options still ask for the target of a rollout."""
+    target, wanted = rollout.target, wanted_overrides(settings)
+    orders = {role.value: _describe_order(order) for role, order in wanted_charts(settings).items()}
+    are_same = orders == dict(rollout.orders) and wanted.keys() == target.overrides.keys()
+    return (
+        are_same
+        and all(_same_text(found, target.values[role]) for role, found in wanted_values(settings).items())
+        and all(len(found) == len(target.overrides[role]) for role, found in wanted.items())
+        and all(all(map(_is_pinned, found, target.overrides[role])) for role, found in wanted.items())
+    )
+
+
+def _same_text(first: object, second: object) -> bool:
+    """Return whether values are the same once they are kept as JSON, which has fewer types than YAML."""
+    texts = {json.dumps(each, sort_keys=True, default=dict) for each in (first, second)}
+    return len(texts) == 1
+
+
+def _is_pinned(entry: Override, pinned: Override) -> bool:
+    """Return whether an override of a target is an entry of the options, whose version has got its digest."""
+    version, digest = entry.chart_version.removeprefix("v"), entry.chart_digest.removeprefix("sha256:")
+    bare = replace(pinned, chart_version=entry.chart_version, chart_digest=entry.chart_digest)
+    return bare == entry and pinned.chart_version == version and pinned.chart_digest.endswith(digest)
+
+
+def build_stable_options(rollout: Rollout, settings: Settings, *, is_asked: bool = True) -> dict[str, str]:
+    """Return the options that ask for the stable target again, which there must be.
+
+    `is_asked`: whether `settings` ask for the target of the rollout. Then an option is left out that asks for the same
+    with both; else there are all. A digest is written only if the option has one: it would outlive the next version.
+    """
+    stable, data, found = rollout.stable, settings_data(settings), dict[str, str]()
+    assert stable is not None, "without a stable target there is nothing to return to"
+    for role, option in CHART_OPTIONS.items():
+        chart, overrides = stable.charts[role], stable.overrides.get(role, ())
+        if not is_asked or chart != rollout.target.charts[role]:
+            is_in_repository = chart.url.startswith("http")
+            found |= {"kubevipChartRepoUrl": chart.url} if is_in_repository else {}
+            found |= {
+                f"{option}Ref": "" if is_in_repository else chart.url,
+                f"{option}Version": chart.version,
+            }
+            found |= {f"{option}Digest": f"sha256:{chart.sha256}"} if data[f"{option}Digest"] else {}
+        if not is_asked or stable.values[role] != rollout.target.values[role]:
+            found[f"{option}Values"] = _write(stable.values[role])
+        if not is_asked or overrides != rollout.target.overrides.get(role, ()):
+            has_digests = "chartDigest" in data[f"{option}ValuesOverrides"]
+            bare = [each if has_digests else replace(each, chart_digest="") for each in overrides]
+            entries = ENTRIES.dump_python(tuple(bare), mode="json", by_alias=True, exclude_defaults=True)
+            found[f"{option}ValuesOverrides"] = _write(entries) if entries else ""
+    return {each: text for each, text in found.items() if text != data[each]}
+
+
+def render_patch(options: Mapping[str, str]) -> str:
+    """Return options as YAML that patches their ConfigMap."""
+    lines = ["data:"]
+    for name, text in options.items():
+        shown = f"|\n{indent(text, '    ')}".rstrip() if "\n" in text else json.dumps(text)
+        lines.append(f"  {name}: {shown}")
+    return "\n".join(lines)
+
+
+def _write(value: object) -> str:
+    """Return values as YAML, or as JSON if YAML takes a scalar of them for another one, or would be too long."""
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    with suppress(RefusedError):
+        if _same_text(parse_yaml(text), value):
+            return text
+    return json.dumps(value, ensure_ascii=False)
 
 
 async def find_problem(target: Target, settings: Settings, charts: ChartStore) -> ChartError | None:

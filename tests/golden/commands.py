@@ -35,6 +35,7 @@ _TODAY: dict[str, tuple[str, ...]] = {
     "free-of-an-unknown-range": ("free", "nowhere"),
     "check": ("check",),
     "adopt": ("adopt", "--dry-run"),
+    "rollout-status": ("rollout", "status"),
 }
 _LIMITED: dict[str, tuple[str, ...]] = {
     "status-with-few-rights": ("status",),
@@ -46,7 +47,15 @@ _PREDECESSOR: dict[str, tuple[str, ...]] = {
     "predecessor-check": ("check",),
     "predecessor-adopt": ("adopt", "--dry-run", "--guests"),
 }
-_WITH_JSON = {"adopt", "check", "free-of-both-families", "status", "who-holds-an-address", "who-is-a-cluster"}
+_WITH_JSON = {
+    "adopt",
+    "rollout-status",
+    "check",
+    "free-of-both-families",
+    "status",
+    "who-holds-an-address",
+    "who-is-a-cluster",
+}
 """One of each form of JSON: the other command lines print the same form."""
 
 

@@ -392,7 +392,7 @@ class PlanLeader:
             releases=releases,
             visited_at=visited_at,
             taken_up_at=at if own == guest.own(target) else None,
-            is_eligible=guest.is_open,
+            hindrance="" if guest.is_open else "It is not open.",
             is_canary=guest.is_canary,
         )
 

@@ -221,8 +221,8 @@ FAULTS = (
     Fault(
         "what-people-made-is-let-go",
         "fipop/guests/services.py",
-        "if each.is_made_for_services and is_idle",
-        "if is_idle",
+        "if each.is_made_for_services and not is_kept",
+        "if not is_kept",
         ("--demand",),
     ),
 )

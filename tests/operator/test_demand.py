@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -199,6 +200,7 @@ async def test_a_full_range_is_told_by_the_oldest_floating_ip_and_served_once_th
     fleet = await with_services(3, iprange="10.0.0.10-10.0.0.11")
     assert made(fleet) == [FIRST, SECOND, THIRD]
     assert fleet.condition(A, "DemandMet", FIRST) == ("False", "RangeFull")
+    assert [reason for what, reason, _ in fleet.events(THIRD)] == ["FloatingIPCreated", "RangeFull"]
     (waiting,) = fleet.floating_ip(A, FIRST)["status"]["waiting"]["services"]
     assert waiting["name"] == "default/web-2"
     fleet.change_range(iprange="10.0.0.10-10.0.0.12")
@@ -246,6 +248,19 @@ async def test_a_floating_ip_that_no_service_uses_is_let_go_one_after_the_other_
     assert fleet.held() == {"default.10.0.0.10": A, "default.10.0.0.13": A}
     assert fleet.quarantined() == set()
     assert fleet.problems == []
+
+
+async def test_what_is_made_and_let_go_has_an_event() -> None:
+    fleet = await with_services(2)
+    fleet.guests[A].remove_service("web-1")
+    await fleet.pass_time(LET_GO)
+    told = [each for each in fleet.events(SECOND) if each[1].startswith("FloatingIP")]
+    assert [(what, reason) for what, reason, _ in told] == [
+        (f"FloatingIP/{SECOND}", "FloatingIPCreated"),
+        (f"FloatingIP/{SECOND}", "FloatingIPDeleted"),
+    ]
+    assert "Service default/web-1 needs an address" in told[0][2]
+    assert "no Service has used it for 1" in told[1][2]
 
 
 async def test_a_service_that_takes_the_address_of_a_floating_ip_that_is_let_go_keeps_it() -> None:
@@ -308,15 +323,32 @@ async def test_nothing_is_made_or_let_go_in_a_guest_cluster_that_is_out_of_reach
     assert made(fleet) == [FIRST, SECOND]
 
 
-async def test_a_new_leader_counts_again_for_how_long_a_floating_ip_was_not_used() -> None:
+async def test_a_new_leader_goes_on_counting_for_how_long_a_floating_ip_was_not_used() -> None:
     fleet = await with_services(2)
     fleet.guests[A].remove_service("web-1")
-    await fleet.pass_time(FEW - 60)
+    await fleet.pass_time(FEW - 20)
+    since = fleet.status(A, SECOND)["unused"]["since"]
     await fleet.restart()
-    await fleet.pass_time(FEW - 60)
-    assert made(fleet) == [FIRST, SECOND]
-    await fleet.pass_time(180)
+    assert fleet.status(A, SECOND)["unused"]["since"] == since
+    await fleet.pass_time(90)
     assert made(fleet) == [FIRST]
+
+
+async def test_a_floating_ip_that_would_be_let_go_says_since_when_and_when() -> None:
+    limits = {"preAllocate": 1, "maxAllocate": 5, "releaseAfterSeconds": 600}
+    fleet = await with_services(3, limits=limits)
+    assert not any(fleet.status(A, each).get("unused") for each in made(fleet)), "the spare one is needed"
+    fleet.guests[A].remove_service("web-2")
+    await fleet.pass_time(100)
+    unused = {each: found for each in made(fleet) if (found := fleet.status(A, each).get("unused"))}
+    assert len(unused) == 1, "one of both spare ones is needed"
+    ((name, found),) = unused.items()
+    since, until = (datetime.fromisoformat(found[each]) for each in ("since", "until"))
+    assert (until - since).total_seconds() == 600
+    fleet.change_range(perGuest={"minAllocate": 1, **limits, "preAllocate": 2})
+    await fleet.pass_time(100)
+    assert name in made(fleet)
+    assert not fleet.status(A, name).get("unused")
 
 
 async def test_a_demand_that_comes_and_goes_costs_one_write_for_each_change() -> None:

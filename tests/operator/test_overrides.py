@@ -275,3 +275,58 @@ async def test_an_upgrade_of_fipop_with_releases_of_before_runs_no_helm() -> Non
     since = len(fleet.helm.runs)
     await fleet.restart(leader_election=False, seconds=ROLLED_OUT)
     assert upgraded(fleet, since) == set()
+
+
+def runs_in(fleet: Fleet, guest_id: str) -> int:
+    """Return how often helm changed a guest cluster."""
+    return sum(verb == "upgrade" and url.endswith(f"/{guest_id}") for verb, url in fleet.helm.runs)
+
+
+@pytest.mark.parametrize("rollout_type", ["Progressive", "All"])
+async def test_labels_that_change_again_and_again_have_a_bound_and_a_condition(rollout_type: str) -> None:
+    """A controller and GitOps fight about a label of one guest cluster, every 20 s."""
+    fleet = await served(kubevipRolloutType=rollout_type, operateGuestClusterInterval="30")
+    began = runs_in(fleet, E)
+    for number in range(180):
+        fleet.opt_in(E, rack=("west", "east")[number % 2])
+        await fleet.pass_time(20)
+        if number == 14:
+            assert 1 <= runs_in(fleet, E) - began <= 5
+    # In an hour: at once, and after 30 s, 1, 2, 4, 8, 16 and 30 minutes.
+    assert runs_in(fleet, E) - began <= 9
+    assert fleet.condition(E, "KubeVipReady", name="web") == ("True", "LabelsChange")
+    assert "Stop the program that changes them" in fleet.message(E, "KubeVipReady")
+    assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
+    fleet.opt_in(E, rack="east")
+    await fleet.pass_time(1800 + ROLLED_OUT)
+    assert interface(fleet, E) == "eth2"
+    await fleet.pass_time(1800)
+    assert fleet.condition(E, "KubeVipReady") == ("True", "Ready")
+    began = runs_in(fleet, E)
+    fleet.opt_in(E, rack="west")
+    await fleet.pass_time(60)
+    assert (interface(fleet, E), runs_in(fleet, E) - began) == ("eth1", 1), (
+        "a label that changes once acts at once"
+    )
+
+
+async def test_restless_labels_of_one_guest_cluster_hold_no_rollout_up() -> None:
+    fleet = await served(operateGuestClusterInterval="30")
+    for number in range(15):
+        fleet.opt_in(E, rack=("west", "east")[number % 2])
+        await fleet.pass_time(20)
+    fleet.set_options(kubevipCloudProviderChartValues="image: {tag: v2}\n")
+    for number in range(60):
+        fleet.opt_in(E, rack=("west", "east")[number % 2])
+        await fleet.pass_time(20)
+    assert reasons(fleet)[-1] == "RolloutCompleted"
+
+
+async def test_labels_that_come_back_after_the_deadline_give_the_guest_cluster_another_one() -> None:
+    """What the first labels made is still there: it does not show when helm began again."""
+    fleet = await served()
+    for rack, expected in (("west", "eth1"), ("east", "eth2"), ("west", "eth1")):
+        fleet.opt_in(E, rack=rack)
+        await fleet.pass_time(ROLLED_OUT)  # longer than kubevipRolloutProgressDeadline
+        assert interface(fleet, E) == expected
+    assert "RolloutStopped" not in reasons(fleet)

@@ -131,6 +131,11 @@ async def test_the_releases_of_one_guest_cluster_are_removed_when_its_labels_ask
     assert fleet.guests[A].of_kind("daemonsets") == {}
     assert fleet.guests[A].addresses == {X}, "its floating IP and its ConfigMap stay"
     assert fleet.guests[B].releases == BOTH
+    removed = [
+        message for what, reason, message in fleet.events(f"cluster-{A}") if reason == "ReleaseRemoved"
+    ]
+    assert len(removed) == 2
+    assert "kube-system/kube-vip" in removed[-1]
     fleet.opt_in(A)
     await fleet.pass_time(VISITED)
     assert fleet.guests[A].releases == BOTH

@@ -2,12 +2,14 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 
 from fipop.api import names
 from fipop.interfaces import ApiRequest
-from fipop.rollout.kept import parse_counts
+from fipop.rollout.parts import Part, parse_parts
+from fipop.rollout.plan import count
 from tests.harness.fleet import NAMESPACE, Fleet
 
 IDS = tuple(f"c-m-{number}" for number in range(6))
@@ -140,7 +142,7 @@ async def test_counts_that_change_twice_within_seconds_are_right_afterwards() ->
         fleet.opt_in(f"c-m-{number}")
         await fleet.pass_time(6)
     await fleet.pass_time(60)
-    assert (counts(fleet)["succeeded"], counts(fleet)["away"]) == (6, 2)
+    assert (counts(fleet)["succeeded"], counts(fleet)["skipped"]) == (6, 2)
     fleet.set_options(kubevipGuestInstall="disabled")
     await fleet.pass_time(300)
     assert sum(counts(fleet).values()) == 0
@@ -209,7 +211,72 @@ async def test_what_is_missing_waits_for_its_turn_and_what_is_deployed_drifts() 
 
 def counts(fleet: Fleet) -> dict[str, int]:
     """Return how many guest clusters are where, as `fipop rollout status` reads it."""
-    return parse_counts(fleet.memory.objects[KEPT]["data"])
+    return count(parts(fleet).values())
+
+
+def parts(fleet: Fleet) -> dict[str, Part]:
+    """Return the part of each guest cluster, as `fipop rollout status` reads it."""
+    return parse_parts(fleet.memory.objects[KEPT]["data"]["guests"])
+
+
+def shown(fleet: Fleet, guest_id: str) -> tuple[str, bool, str]:
+    """Return the part of a guest cluster: its status, whether it is a canary, and why."""
+    part = parts(fleet)[guest_id]
+    return part.status.value, part.is_canary, part.reason
+
+
+def waits(fleet: Fleet) -> str:
+    return str(fleet.memory.objects[KEPT]["data"]["waits"])
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_each_guest_cluster_has_its_part_with_the_reason_whoever_leads(*, is_restarted: bool) -> None:
+    """One canary fails, two guest clusters are skipped, one cannot be reached, and the others wait."""
+    fleet = await settled()
+    fleet.pause(IDS[2])
+    fleet.disconnect(IDS[3])
+    fleet.helm.unready.add("v2")
+    fleet.set_options(kubevipChartValues=values("v2"), kubevipRolloutMaxFailures="5")
+    await fleet.pass_time(100)
+    assert [each.status.value for each in parts(fleet).values()] == [
+        *["progressing"] * 2,
+        *["pending"] * 2,
+        *["skipped"] * 2,
+    ]
+    assert shown(fleet, IDS[0])[1] is True
+    assert "pods ready" in shown(fleet, IDS[0])[2]
+    assert (shown(fleet, IDS[4]), shown(fleet, IDS[5])) == (
+        ("pending", False, "It is next."),
+        ("pending", False, ""),
+    )
+    assert shown(fleet, IDS[2]) == ("skipped", False, "The guest cluster is paused.")
+    assert shown(fleet, IDS[3]) == ("skipped", False, "fipop cannot reach the guest cluster.")
+    assert "when the canaries have succeeded" in waits(fleet)
+    if is_restarted:
+        before = parts(fleet)[IDS[0]].since
+        await fleet.restart(leader_election=False)
+        assert parts(fleet)[IDS[0]] == replace(parts(fleet)[IDS[0]], is_canary=True, since=before)
+    await until(fleet, "Stopped")
+    await fleet.pass_time(120)
+    assert tags(fleet)[0] == "v1", "it was rolled back, and nothing there shows the cause any more"
+    assert shown(fleet, IDS[0])[:2] == ("failed", True)
+    assert "pods ready" in shown(fleet, IDS[0])[2]
+    kept = fleet.memory.objects[KEPT]["metadata"]["resourceVersion"]
+    await fleet.pass_time(QUIET)
+    assert fleet.memory.objects[KEPT]["metadata"]["resourceVersion"] == kept, "a quiet fleet causes no write"
+
+
+async def test_what_holds_a_rollout_up_is_said() -> None:
+    fleet = await settled(*IDS[:3])
+    assert waits(fleet) == ""
+    fleet.set_options(kubevipRolloutPaused="true", kubevipChartValues=values("v2"))
+    await fleet.pass_time(30)
+    assert waits(fleet) == "It is paused. Run fipop rollout resume, or correct a bad option kubevipRollout…."
+    for each in IDS[:3]:
+        fleet.disconnect(each)
+    fleet.set_options(kubevipRolloutPaused="false")
+    await fleet.pass_time(120)
+    assert "in more than cannot be reached" in waits(fleet)
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -260,6 +327,7 @@ async def test_a_pause_admits_nobody() -> None:
     fleet.set_options(kubevipRolloutPaused="false")
     await until(fleet, "Completed")
     assert tags(fleet) == ["v2"] * 6
+    assert reasons(fleet)[2:] == ["RolloutStarted", "RolloutPaused", "RolloutResumed", "RolloutCompleted"]
 
 
 async def test_the_way_back_to_a_former_target_waits_for_a_pause_and_begins_with_canaries() -> None:

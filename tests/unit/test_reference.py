@@ -89,9 +89,12 @@ def annotations() -> set[str]:
 def flags(name: str) -> set[str]:
     command = main.get_command(click.Context(main), name)
     options = command.params if command is not None else []
-    return {
+    found = {
         flag for each in options if isinstance(each, click.Option) and not each.hidden for flag in each.opts
     }
+    parts = command.commands.values() if isinstance(command, click.Group) else ()
+    own = {flag for part in parts for each in part.params for flag in each.opts}
+    return found | (own - listed("cli", "Common options"))
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,21 @@ from datetime import timedelta
 from importlib import resources
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from aiohttp import web
 
 from fipop.errors import FipopError
-from fipop.report.addresses import AddressReport, describe_services, report_all, search
-from fipop.report.findings import summarize
+from fipop.report.addresses import (
+    AddressReport,
+    describe_services,
+    find_nearest,
+    report_all,
+    report_holdings,
+    search,
+)
+from fipop.report.findings import Subject, summarize
 from fipop.report.maps import draw_map
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.rendering import age, moment
@@ -67,6 +75,8 @@ class Page:
             "/range": self._range,
             "/floating-ips": self._floating_ips,
             "/guests": self._guests,
+            "/guest": self._guest,
+            "/rollout": self._rollout,
             "/search": self._search,
             "/healthz": self._healthz,
             **{f"/{name}": _serve_static(name, kind) for name, kind in _STATIC.items()},
@@ -97,8 +107,10 @@ class Page:
         app.add_routes(web.get(path, handler) for path, handler in routes.items())
         return app
 
-    def _fail(self, status: int, title: str, problem: str) -> web.Response:
-        return self._render("error.html", status=status, title=title, problem=sentence(problem))
+    def _fail(self, status: int, title: str, problem: str, nearest: str = "") -> web.Response:
+        return self._render(
+            "error.html", status=status, title=title, problem=sentence(problem), nearest=nearest
+        )
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -106,14 +118,11 @@ class Page:
     async def _overview(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         problems = found.problems if "all" in request.query else summarize(found.problems)
-        is_known = found.snapshot.is_read(Kind.FLOATING_IPS)
         return self._show(
             "overview.html",
             found,
             problems=problems[:PAGE_ROWS],
             hidden=len(found.problems) if len(problems) < len(found.problems) else 0,
-            waiting=[each for each in found.floating_ips if each.blocker is not None][:PAGE_ROWS],
-            without=[each for each in found.guests if is_known and not each.floating_ips][:PAGE_ROWS],
             are_ranges_read=found.snapshot.is_read(Kind.RANGES),
         )
 
@@ -123,7 +132,8 @@ class Page:
         report = next((each for each in found.ranges if each.range.name == name), None)
         if report is None:
             why = "does not exist" if found.snapshot.is_read(Kind.RANGES) else "could not be read"
-            return self._fail(404, "Not found", f'range "{name}" {why}')
+            nearest = find_nearest(found.snapshot, name)
+            return self._fail(404, "Not found", f'range "{name}" {why}', nearest)
         try:
             block = request.query.get("block", "")
             drawn = draw_map(found.snapshot, name, block) if found.snapshot.is_counted else None
@@ -145,12 +155,38 @@ class Page:
         chosen = (each for each in found.guests if not only_unreachable or each.reachable is False)
         return self._show("guests.html", found, only_unreachable=only_unreachable, **_cut(chosen))
 
+    async def _guest(self, request: web.Request) -> web.Response:
+        found = await self._snapshots.get()
+        snapshot, guest_id = found.snapshot, request.query.get("id", "")
+        holdings = report_holdings(snapshot, (guest_id,))
+        known = {each.id: each for each in found.guests}
+        if guest_id not in known and not holdings and not snapshot.cluster_of(guest_id):
+            problem = f'guest cluster "{guest_id}" is not known: Rancher has none of this id, and no address names it'
+            return self._fail(404, "Not found", problem, find_nearest(snapshot, guest_id))
+        return self._show(
+            "guest.html",
+            found,
+            id=guest_id,
+            cluster=snapshot.cluster_of(guest_id, guest_id),
+            shown=known.get(guest_id),
+            part=snapshot.installation.rollout_parts.get(guest_id),
+            problems=[each for each in found.problems if guest_id in each.subject.guests],
+            **_cut(holdings),
+        )
+
+    async def _rollout(self, _request: web.Request) -> web.Response:
+        found = await self._snapshots.get()
+        return self._show("rollout.html", found, **_cut(found.snapshot.installation.rollout_parts.items()))
+
     async def _search(self, request: web.Request) -> web.Response:
         found = await self._snapshots.get()
         asked = request.query.get("q", "").strip()[:253]
         answers = tuple(islice(_search(found, asked), MOST_FOUND)) if asked else ()
         waits = find_waits(found.snapshot, asked)[:MOST_FOUND] if asked else ()
-        return self._show("search.html", found, asked=asked, answers=answers, waits=waits, most=MOST_FOUND)
+        nearest = find_nearest(found.snapshot, asked) if asked and not (answers or waits) else ""
+        return self._show(
+            "search.html", found, asked=asked, answers=answers, waits=waits, most=MOST_FOUND, nearest=nearest
+        )
 
     def _show(self, template: str, found: StatusReport, **values: object) -> web.Response:
         return self._render(template, status=200, report=found, **values)
@@ -173,6 +209,7 @@ def build_environment() -> jinja2.Environment:
     environment.filters["services"] = describe_services
     environment.filters["wait"] = describe_wait
     environment.filters["change"] = describe_change
+    environment.filters["page"] = find_page
     environment.filters["age"] = lambda span: age(span.total_seconds()) if isinstance(span, timedelta) else ""
     return environment
 
@@ -187,6 +224,15 @@ def is_local_host(host: str) -> bool:
         except ValueError:
             continue
     return False
+
+
+def find_page(subject: Subject) -> str:
+    """Return the link to the page that is about the subject of a finding; "" if there is none."""
+    if subject.kind == "FloatingIPRange":
+        return f"range?name={quote(subject.name)}"
+    if subject.kind == "Address":
+        return f"search?q={quote(subject.name)}"
+    return f"guest?id={quote(min(subject.guests))}" if subject.guests else ""
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:

@@ -23,6 +23,7 @@ ELSEWHERE = (
     r"helm ",  # tests/api/test_chart_install.py, tests/api/test_helm_test.py
     r"kubectl get settings\.management",  # there is no Rancher with a name of its own
     r"fipop web",  # tests/api/page
+    r"fipop rollout status --watch",  # it waits for the end of a rollout
     r"fipop (operator|cloud-provider)\b",  # the roles, which run until they are ended
     r"(fipop (adopt|free|rollout|values|who)|kubectl fip)$",  # names, not commands
     r".*\\\|",  # the synopsis of a command, in a table

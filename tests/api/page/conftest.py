@@ -16,6 +16,22 @@ from localfleet.processes import Process
 from tests.harness.browser import Tab, open_browser
 
 _READY_SECONDS = 30.0
+CONTRAST = """(() => {
+  const part = value => { const c = value / 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
+  const light = color => { const [r, g, b] = color.match(/[\\d.]+/g).map(Number);
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b); };
+  const ground = each => { for (let one = each; one; one = one.parentElement) {
+    const found = getComputedStyle(one).backgroundColor;
+    if (!found.endsWith(', 0)') && found !== 'transparent') return found; } return 'rgb(255,255,255)'; };
+  return [...document.querySelectorAll('main *, header *')].filter(each => each.children.length === 0
+      && each.textContent.trim() && each.getClientRects().length && !each.closest('.text, meter'))
+    .map(each => { const a = light(getComputedStyle(each).color), b = light(ground(each));
+      return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), each.className, each.textContent.slice(0, 30)]; })
+    .filter(([ratio]) => ratio < 4.5);
+})()"""
+"""What WCAG 2.2 asks of the contrast of texts (1.4.3, AA)."""
+TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+"""By how many pixels a page is wider than the window."""
 
 
 @asynccontextmanager

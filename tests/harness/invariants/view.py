@@ -247,6 +247,11 @@ def written_by(found: Json) -> set[Ip]:
     return {address for part in found["spec"]["iprange"].split(",") for address in _expand(part)}
 
 
+def excluded_by(found: Json) -> set[Ip]:
+    """Return every address of a range's exclusions."""
+    return {address for text in found["spec"].get("exclude", ()) for address in _expand(text)}
+
+
 def pool_of(found: Json) -> set[Ip]:
     """Return what a range can give by its own text: without ends of CIDRs, .0 and .255, and exclusions."""
     addresses: set[Ip] = set()
@@ -259,8 +264,7 @@ def pool_of(found: Json) -> set[Ip]:
             whole -= cut
             ends |= cut if network.version == 6 else set()
         addresses |= whole
-    for text in found["spec"].get("exclude", ()):
-        addresses -= _expand(text)
+    addresses -= excluded_by(found)
     buggy = {each for each in addresses if each.version == 4 and each.packed[-1] in (0, 255)}
     return addresses - buggy - ends
 

@@ -11,9 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from fipop.cli.main import main
+from fipop.helm.charts import Target, wanted_charts, wanted_overrides, wanted_values
 from fipop.kube.client import KubeClient
 from fipop.rollout.kept import render_rollout
+from fipop.rollout.member import RolloutStatus
+from fipop.rollout.parts import Part
 from fipop.rollout.plan import Phase, Rollout
+from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link
 from tests.harness.releases import OTHER, TARGET, target
 from tests.unit.report.snapshots import build_cluster
@@ -46,10 +50,21 @@ def link() -> Link:
     return found
 
 
-def show(link: Link, rollout: Rollout) -> None:
+SINCE = datetime(2025, 12, 31, 23, 56, tzinfo=UTC)
+PARTS = {
+    "c-m-1": Part(status=RolloutStatus.FAILED, is_canary=True, since=SINCE, reason="Too few pods."),
+    "c-m-2": Part(status=RolloutStatus.PENDING, reason="It is next."),
+    "c-m-3": Part(status=RolloutStatus.SKIPPED, reason="The guest cluster is paused."),
+    **{
+        f"c-m-{number}": Part(status=RolloutStatus.SUCCEEDED, is_canary=number == 44)
+        for number in range(30, 45)
+    },
+}
+
+
+def show(link: Link, rollout: Rollout, waits: str = "") -> None:
     """Store a rollout as the operator does."""
-    data = render_rollout(rollout, {"succeeded": 2, "failed": 1})
-    link.server.put(KEPT, config_map("fipop-rollout", data))
+    link.server.put(KEPT, config_map("fipop-rollout", render_rollout(rollout, PARTS, waits)))
 
 
 def config_map(name: str, data: dict[str, str], **metadata: Any) -> dict[str, Any]:
@@ -94,13 +109,49 @@ def test_status_shows_charts_counts_and_whoever_failed_and_a_stop_is_1(run: Call
     ):
         assert shown in result.stdout
     found = json.loads(run("status", "-o", "json").stdout)
-    assert (found["failed"], found["guests"]) == (["c-m-1"], {"succeeded": 2, "failed": 1})
+    assert found["failed"] == ["c-m-1"]
+    assert found["guests"] == {"failed": 1, "pending": 1, "progressing": 0, "skipped": 1, "succeeded": 15}
 
 
-def test_a_guest_cluster_that_failed_is_shown_by_its_name(run: Callable[..., Any], link: Link) -> None:
-    found = build_cluster("demo", "c-m-1")
-    link.server.put(("clusters", "fleet-default", "demo"), found)
-    assert "Failed in demo (c-m-1)" in run("status").stdout
+def test_each_guest_cluster_has_a_row_with_its_part_and_many_alike_are_counted(
+    run: Callable[..., Any], link: Link
+) -> None:
+    link.server.put(("clusters", "fleet-default", "demo"), build_cluster("demo", "c-m-1"))
+    shown = run("status").stdout
+    rows = [line.split(maxsplit=5) for line in shown.splitlines()]
+    assert rows[1][:4] == ["demo", "c-m-1", "failed", "yes"]
+    assert rows[1][5].endswith("ago   Too few pods.")
+    assert rows[2][1:3] + rows[2][-3:] == ["c-m-2", "pending", "-", "-", "It is next."]
+    assert "The guest cluster is paused." in shown
+    assert "c-m-44" in shown, "a canary is always shown"
+    assert "c-m-43" not in shown
+    assert "\n4 more succeeded: --all shows them.\n" in shown
+    assert "c-m-43" in run("status", "--all").stdout
+    found = json.loads(run("status", "-o", "json").stdout)["parts"]
+    assert len(found) == len(PARTS)
+    assert found[0] == {
+        "guest": "c-m-1",
+        "cluster": "demo",
+        "part": "failed",
+        "canary": True,
+        "since": "2025-12-31T23:56:00Z",
+        "reason": "Too few pods.",
+    }
+
+
+def test_status_says_what_the_rollout_waits_for_and_how_to_go_back(
+    run: Callable[..., Any], link: Link
+) -> None:
+    show(
+        link,
+        replace(STOPPED, phase=Phase.PROGRESSING, reason=""),
+        waits="At most 2 can be under way at a time.",
+    )
+    result = run("status")
+    assert (result.exit_code, "Waits: At most 2 can be under way at a time." in result.stdout) == (0, True)
+    assert "run fipop rollout undo." in result.stdout
+    show(link, Rollout(target=TARGET, stable=TARGET, phase=Phase.COMPLETED))
+    assert "undo" not in run("status").stdout
 
 
 def test_a_change_of_values_alone_does_not_look_like_the_stable_target(
@@ -118,7 +169,7 @@ def test_pause_and_resume_set_the_option_alone(run: Callable[..., Any], link: Li
     assert link.server.objects[CONFIG]["data"]["kubevipUpdate"] == "true"
 
 
-@pytest.mark.parametrize("command", ["pause", "resume", "retry"])
+@pytest.mark.parametrize("command", ["pause", "resume", "retry", "undo"])
 def test_what_prints_a_sentence_takes_no_format(run: Callable[..., Any], command: str) -> None:
     result = run(command, "-o", "json")
     assert (result.exit_code, "No such option" in result.stderr) == (2, True)
@@ -177,3 +228,134 @@ def test_a_wrong_namespace_is_named(run: Callable[..., Any], link: Link) -> None
     link.server.remove(CONFIG)
     result = run("pause")
     assert (result.exit_code, "--operator-namespace" in result.stderr) == (1, True)
+
+
+# Back to the stable target
+
+VALUES = "# the interface of all\nenv: {vip_interface: eth1}\n"
+FORMER = {
+    "kubevipChartRepoUrl": "https://charts.example",
+    "kubevipChartVersion": "0.9.9",
+    "kubevipChartValues": VALUES,
+    "kubevipCloudProviderChartVersion": "0.2.10",
+    "kubevipChartValuesOverrides": "- {name: rack, clusters: [demo], chartVersion: v0.6.4, values: {}}",
+    "kubevipUpdate": "true",
+}
+
+
+def as_target(options: dict[str, str]) -> tuple[Target, dict[str, str]]:
+    """Return what a leader makes of options, with the digests of archives, and its orders."""
+    settings, bad = parse_settings(options, DEFAULTS)
+    assert bad == ()
+    charts = {role: replace(each, sha256="0" * 64) for role, each in wanted_charts(settings).items()}
+    overrides = {
+        role: tuple(
+            replace(
+                each, chart_version=each.chart_version.removeprefix("v"), chart_digest=f"sha256:{'1' * 64}"
+            )
+            if each.chart_version
+            else each
+            for each in entries
+        )
+        for role, entries in wanted_overrides(settings).items()
+    }
+    orders = {
+        role.value: f"{each} {each.version} {each.sha256}" for role, each in wanted_charts(settings).items()
+    }
+    return Target(charts=charts, values=wanted_values(settings), overrides=overrides), orders
+
+
+def roll_out(link: Link, before: dict[str, str], after: dict[str, str]) -> Rollout:
+    """Have a rollout from the options before, which was completed, to those after."""
+    (stable, _), (wanted, orders) = as_target(before), as_target(after)
+    rollout = Rollout(target=wanted, stable=stable, orders=orders)
+    show(link, rollout)
+    link.server.put(CONFIG, config_map("kube-fip-config", after))
+    return rollout
+
+
+CHANGES: dict[str, dict[str, str]] = {
+    "version": {"kubevipChartVersion": "0.11.0"},
+    "values": {"kubevipChartValues": "env: {vip_interface: eth2}"},
+    "source": {
+        "kubevipChartVersion": "0.11.0",
+        "kubevipChartRef": "oci://registry.example/kube-vip",
+        "kubevipCloudProviderChartRef": "oci://registry.example/kube-vip-cloud-provider",
+    },
+    "overrides": {"kubevipChartValuesOverrides": "- {name: rack, clusters: [demo], values: {env: {a: b}}}"},
+    "no overrides": {"kubevipChartValuesOverrides": ""},
+    "new overrides": {
+        "kubevipCloudProviderChartValuesOverrides": "- {name: rack, clusters: [demo], values: {cm: {}}}"
+    },
+    "digest": {"kubevipChartDigest": f"sha256:{'0' * 64}", "kubevipChartVersion": "0.11.0"},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_undo_writes_options_that_ask_for_the_stable_target_and_leaves_the_others_alone(
+    run: Callable[..., Any], link: Link, change: str
+) -> None:
+    rollout = roll_out(link, FORMER, {**FORMER, **CHANGES[change]})
+    result = run("undo")
+    assert (result.exit_code, rollout.stable is not None) == (0, True), result.output
+    written = link.server.objects[CONFIG]["data"]
+    found, _ = as_target(written)
+    assert rollout.stable is not None
+    assert (found.digests, found.overrides) == (rollout.stable.digests, rollout.stable.overrides)
+    touched = {each for each in written if written[each] != {**FORMER, **CHANGES[change]}.get(each)}
+    assert touched <= {*CHANGES[change], "kubevipChartRepoUrl", "kubevipCloudProviderChartVersion"}
+    assert "Options that change: " in result.stdout
+    assert f"ask for target {rollout.stable.name} again" in result.stdout
+
+
+def test_undo_shows_the_difference_first_and_a_dry_run_writes_nothing(
+    run: Callable[..., Any], link: Link
+) -> None:
+    link.server.put(("clusters", "fleet-default", "demo"), build_cluster("demo", "c-m-1"))
+    after = {**FORMER, "kubevipChartValues": "env: {vip_interface: eth2}"}
+    roll_out(link, FORMER, after)
+    result = run("undo", "--dry-run")
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["fleet-default/demo", "kube-vip", "env.vip_interface", "eth2", "eth1"] in lines
+    assert result.stdout.endswith("Nothing was written.\n")
+    assert link.server.objects[CONFIG]["data"] == after
+
+
+def test_undo_refuses_while_the_options_ask_for_something_else_than_what_is_rolled_out(
+    run: Callable[..., Any], link: Link
+) -> None:
+    roll_out(link, FORMER, {**FORMER, "kubevipChartVersion": "0.11.0"})
+    newer = {**FORMER, "kubevipChartVersion": "0.12.0"}
+    link.server.put(CONFIG, config_map("kube-fip-config", newer))
+    result = run("undo")
+    assert (result.exit_code, "the options were changed since" in result.stderr.lower()) == (1, True)
+    assert "fipop values --stable" in result.stderr
+    assert link.server.objects[CONFIG]["data"] == newer
+
+
+def test_undo_refuses_what_was_changed_between_its_reading_and_its_write(
+    run: Callable[..., Any], link: Link
+) -> None:
+    after = {**FORMER, "kubevipChartVersion": "0.11.0"}
+    roll_out(link, FORMER, after)
+    newer = {**after, "logLevel": "Debug"}
+
+    def change(verb: str, _target: object, _request: object) -> bool:
+        if verb == "patch":
+            link.server.put(CONFIG, config_map("kube-fip-config", newer))
+        return False
+
+    link.refuse = change
+    result = run("undo")
+    assert (result.exit_code, "changed meanwhile" in result.stderr) == (1, True)
+    assert link.server.objects[CONFIG]["data"] == newer
+
+
+@pytest.mark.parametrize("stable", [None, TARGET])
+def test_without_another_target_there_is_nothing_to_undo(
+    run: Callable[..., Any], link: Link, stable: Target | None
+) -> None:
+    show(link, Rollout(target=TARGET, stable=stable))
+    result = run("undo")
+    assert (result.exit_code, "nothing to undo" in result.stderr) == (1, True)

@@ -11,6 +11,8 @@ from fipop.api.codec import format_time
 from fipop.api.names import ANNOTATION_PAUSED
 from fipop.errors import ApiError, UnavailableError
 from fipop.report.snapshot import Snapshot, Unread
+from fipop.rollout.member import RolloutStatus
+from fipop.rollout.parts import Part
 from fipop.rollout.plan import Rollout
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
@@ -89,7 +91,9 @@ def test_a_request_that_is_lost_does_not_end_the_waiting(run: Callable[..., Any]
 def test_a_rollout_that_is_paused_shows(run: Callable[..., Any]) -> None:
     settings, _ = parse_settings({"kubevipRolloutPaused": "true"}, DEFAULTS)
     found = healthy_installation(
-        rollout=Rollout(target=TARGET), rollout_guests={"pending": 2}, settings=settings
+        rollout=Rollout(target=TARGET),
+        rollout_parts={each: Part(status=RolloutStatus.PENDING) for each in ("c-m-1", "c-m-2")},
+        settings=settings,
     )
     result = run(found=(seen(installation=found),))
     for named in ("Progressing, paused", "kube-vip 1.0.0", "2 pending", "RolloutPaused"):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import pytest
 import yaml
 from click.testing import Result
 
+from fipop.helm.charts import Target, wanted_charts, wanted_overrides, wanted_values
 from fipop.report.snapshot import Snapshot, Unread
 from fipop.report.status import report_status
+from fipop.rollout.plan import Rollout
 from fipop.settings.options import DEFAULTS, parse_settings
+from tests.harness.releases import TARGET
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
 
 OVERRIDES = """\
@@ -213,3 +217,26 @@ def test_what_cannot_be_shown_is_said(run: Callable[..., Result], tmp_path: Path
 def test_an_override_that_fits_nobody_is_a_finding() -> None:
     found = [each.message for each in report_status(build()).findings if each.reason == "OverrideUnused"]
     assert found == ['Entry "nobody" of kubevipChartValuesOverrides fits no guest cluster.']
+
+
+def test_the_options_of_the_stable_target_are_a_patch(run: Callable[..., Result], tmp_path: Path) -> None:
+    """Whatever the options ask for now."""
+    former = {
+        "kubevipChartVersion": "0.9.9",
+        "kubevipChartValues": "env: {on: 'off', port: '1e3'}\nlist: [1]\n",
+    }
+    settings, _ = parse_settings({**DATA, **former}, DEFAULTS)
+    charts = {role: replace(each, sha256="0" * 64) for role, each in wanted_charts(settings).items()}
+    stable = Target(charts=charts, values=wanted_values(settings))
+    found = build(rollout=Rollout(target=TARGET, stable=stable))
+    result = run("--stable", found=found)
+    assert result.exit_code == 0
+    options = yaml.safe_load(result.stdout)["data"]
+    assert options == json.loads(run("--stable", "-o", "json", found=found).stdout)["data"]
+    asked, bad = parse_settings({**DATA, **options}, DEFAULTS)
+    assert (bad, wanted_values(asked), wanted_overrides(asked)) == ((), wanted_values(settings), {})
+    assert {each.version for each in wanted_charts(asked).values()} == {"0.9.9", ""}
+    patch = tmp_path / "stable.yaml"
+    patch.write_text(result.stdout)
+    assert "kubevipChartVersion" in run("--diff", str(patch), found=found).stdout
+    assert (run("--stable").exit_code, run("--stable", "first").exit_code) == (1, 2)

@@ -9,7 +9,7 @@ from fipop.api.conditions import Verdict
 from fipop.api.objects import ReleaseStatus
 from fipop.guests.conditions import judge_release
 from fipop.guests.harvester import is_back, should_park
-from fipop.guests.release_plan import Step
+from fipop.guests.release_plan import Step, Verb
 from fipop.helm.charts import (
     Chart,
     Role,
@@ -268,7 +268,7 @@ NO_CHART = ChartError(source="s", version="", reason="no", condition="ChartUnaut
 UNREADY = parse_daemon_set(daemon_set(ready=0))
 JUDGED: dict[str, tuple[Release, dict[str, Any], tuple[Verdict, str]]] = {
     "well": (installed(), {}, (Verdict.TRUE, "Ready")),
-    "absent": (place(), {"waits": True}, (Verdict.FALSE, "NotReady")),
+    "absent": (place(), {"verb": Verb.UPGRADE}, (Verdict.FALSE, "NotReady")),
     "unready": (installed(workloads=(UNREADY,)), {}, (Verdict.FALSE, "NotReady")),
     "failed": (installed(status=Status.FAILED), {}, (Verdict.FALSE, "NotReady")),
     "absent without its chart": (place(), {"problem": NO_CHART}, (Verdict.FALSE, "ChartUnauthorized")),
@@ -294,7 +294,9 @@ JUDGED: dict[str, tuple[Release, dict[str, Any], tuple[Verdict, str]]] = {
 @pytest.mark.parametrize("case", JUDGED)
 def test_a_release_is_judged_as(case: str) -> None:
     release, options, wanted = JUDGED[case]
-    found = judge_release(Step(release=release), options.pop("reason", ""), **options)
+    found = judge_release(
+        Step(release=release, verb=options.pop("verb", Verb.NOTHING)), options.pop("reason", ""), **options
+    )
     assert (found.verdict, found.reason) == wanted
     assert bool(found.message) is (case != "well")
 

@@ -146,7 +146,9 @@ def test_fifty_entries_are_kept_in_64_kib(fifty: Target) -> None:
     assert json.loads(render_target(fifty))["kube-vip-cloud-provider"][4:] == []
 
 
-def test_entries_are_chosen_again_only_if_the_guest_cluster_or_the_target_changes(fifty: Target) -> None:
+async def test_entries_are_chosen_again_only_if_the_guest_cluster_or_the_target_changes(
+    fifty: Target,
+) -> None:
     clusters = [cluster(f"guest-{number}", rack=f"rack-{number % 60}") for number in range(100)]
     records = [GuestRecord() for _ in clusters]
 

@@ -9,11 +9,13 @@ from fipop.helm.charts import Role
 from fipop.helm.releases import Status
 from fipop.report.snapshot import Kind, Snapshot, Unread
 from fipop.rollout.member import RolloutStatus
+from fipop.rollout.parts import Part
 from fipop.rollout.plan import Phase, Rollout
 from tests.harness.documentation import DOCS
-from tests.harness.objects import Json, build_floating_ip, build_range, build_reservation, held_by
-from tests.harness.releases import TARGET
+from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
+from tests.harness.releases import OTHER, TARGET
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
+from tests.unit.report.unhappy_week import build_unhappy_week
 
 UNKNOWN_TYPE = "FromTomorrow"
 SINCE = "2026-02-28T12:00:00Z"
@@ -146,9 +148,18 @@ ADDRESSES = snapshot(
 PHASES = {
     f"rollout {phase.value}": snapshot(
         installation=healthy_installation(
-            rollout=Rollout(target=TARGET, phase=phase, reason="why", failed=frozenset({"c-m-1"})),
-            rollout_guests={each.value: number for number, each in enumerate(RolloutStatus)},
-        )
+            rollout=Rollout(
+                target=TARGET, stable=OTHER, phase=phase, reason="why", failed={"c-m-1": TARGET.name}
+            ),
+            rollout_parts={
+                f"c-m-{number}": Part(
+                    status=each, is_canary=number % 2 == 0, since=NOW, reason=f"Why {each.value}."
+                )
+                for number, each in enumerate((*RolloutStatus, *RolloutStatus))
+            },
+            rollout_waits="" if phase is Phase.COMPLETED else "It waits.",
+        ),
+        clusters=[build_cluster("demo", "c-m-1"), build_cluster("shop", "c-m-2")],
     )
     for phase in Phase
 }
@@ -157,6 +168,7 @@ FLEETS: dict[str, Snapshot] = {
     "conditions": CONDITIONS,
     "addresses": ADDRESSES,
     **PHASES,
+    "an unhappy week": build_unhappy_week(),
     "nothing": snapshot(),
     "range that changed": snapshot(
         ranges=[

@@ -35,7 +35,7 @@ from fipop.report.reading import read_snapshot
 from tests.golden.fleet_server import NOW, Fleet
 from tests.harness.api_in_memory import Response, respond
 from tests.harness.healthy_operator import build_healthy_operator
-from tests.harness.invariants.view import Ip, View, pool_of, space_of_range, written_by
+from tests.harness.invariants.view import Ip, View, excluded_by, pool_of, space_of_range, written_by
 from tests.harness.objects import (
     Json,
     build_floating_ip,
@@ -425,9 +425,9 @@ def _cell(book: View, found: Json, address: Ip) -> str:
     name, space = found["metadata"]["name"], space_of_range(found)
     holder, given_here = book.holder(space, address), book.given(found)
     is_in_pool, is_written = address in pool_of(found), address in written_by(found)
-    rest = (
-        "other-range" if is_in_pool and address not in given_here else "excluded" if is_written else "outside"
-    )
+    rest = "excluded" if address in excluded_by(found) else "end"
+    if not is_written or (is_in_pool and address not in given_here):
+        rest = "other-range" if is_in_pool else "outside"
     if holder is None:
         is_free = address in given_here and not found["spec"].get("draining")
         return "free" if is_free else "excluded" if address in given_here else rest

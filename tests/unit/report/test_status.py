@@ -7,6 +7,8 @@ from fipop.report.maps import draw_map
 from fipop.report.rendering import to_json
 from fipop.report.snapshot import Kind, Unread
 from fipop.report.status import report_status
+from fipop.rollout.member import RolloutStatus
+from fipop.rollout.parts import Part
 from fipop.rollout.plan import Rollout
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
@@ -49,11 +51,12 @@ def test_counts_of_what_could_not_be_read_are_not_known() -> None:
 
 def test_a_rollout_shows_its_charts_and_where_guest_clusters_stand() -> None:
     paused, _ = parse_settings({"kubevipRolloutPaused": "true"}, DEFAULTS)
-    guests = {"pending": 2, "progressing": 0, "succeeded": 1}
-    installation = healthy_installation(rollout=Rollout(target=TARGET, stable=OTHER), rollout_guests=guests)
+    found = (RolloutStatus.PENDING, RolloutStatus.PENDING, RolloutStatus.SUCCEEDED)
+    parts = {f"c-m-{number}": Part(status=each) for number, each in enumerate(found)}
+    installation = healthy_installation(rollout=Rollout(target=TARGET, stable=OTHER), rollout_parts=parts)
     found = snapshot(installation=installation)
     shown = json.loads(to_json(report_status(found)))["rollout"]
-    assert shown["guests"] == guests
+    assert shown["guests"] == {"failed": 0, "pending": 2, "progressing": 0, "skipped": 0, "succeeded": 1}
     assert shown["charts"] == {"kube-vip": "1.0.0", "kube-vip-cloud-provider": "1.0.0"}
     assert (shown["target"], shown["stable"], shown["paused"]) == (TARGET.name, OTHER.name, False)
     held_up = replace(found, installation=replace(installation, settings=paused))

@@ -3,6 +3,8 @@
 import asyncio
 
 from fipop.report.snapshot import Snapshot, Unread
+from fipop.rollout.member import RolloutStatus
+from fipop.rollout.parts import Part
 from fipop.rollout.plan import Phase, Rollout
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import target
@@ -31,8 +33,10 @@ SNAPSHOT = snapshot(
     clusters=[build_cluster("demo", "c-m-1"), build_cluster(EVIL, "c-m-3"), build_cluster("shop", "c-m-2")],
     installation=healthy_installation(
         rollout=Rollout(
-            target=target(EVIL), phase=Phase.STOPPED, reason=EVIL, failed=frozenset({"c-m-2", "c-m-3"})
-        )
+            target=target(EVIL), phase=Phase.STOPPED, reason=EVIL, failed={"c-m-2": "a", "c-m-3": "a"}
+        ),
+        rollout_parts={each: Part(status=RolloutStatus.FAILED, reason=EVIL) for each in ("c-m-2", "c-m-3")},
+        rollout_waits=EVIL,
     ),
     unread=(Unread(what=EVIL, problem=EVIL),),
 )

@@ -28,6 +28,7 @@ async def address() -> AsyncIterator[str]:
 PATHS = (
     *("/", "/range?name=pool", "/range?name=wide", "/range?name=wide&block=10.1.7.0/24", "/floating-ips"),
     *("/floating-ips?ready=False", "/guests", "/guests?reachable=no", "/search?q=demo", "/search"),
+    *("/rollout", "/guest?id=c-m-1", "/guest?id=c-m-2", "/guest?id=%3Cscript%3Ealert(1)%3C/script%3E"),
     *(
         "/search?q=%3Cscript%3Ealert(1)%3C/script%3E",
         "/range?name=%3Cscript%3E",
@@ -103,20 +104,33 @@ def test_which_hosts_are_this_machine(host: str, local: bool) -> None:
     assert is_local_host(host) is local
 
 
-async def test_the_overview_shows_problems_first_then_ranges_and_whoever_waits(address: str) -> None:
+async def test_the_overview_shows_problems_first_with_what_waits_then_ranges(address: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(address) as answer:
         text = await answer.text()
     sections = re.findall(r'<section aria-labelledby="(\w+)"', text)
-    assert sections == ["problems", "ranges", "waiting", "without", "rollout", "sum", "unread"]
-    assert re.findall(r'data-waiting="([^"]+)"', text) == ["c-m-2/wish"]
-    assert re.findall(r'data-without="([^"]+)"', text) == ["c-m-3"]
+    assert sections == ["problems", "ranges", "rollout", "sum", "unread"]
+    assert '<a href="guest?id=c-m-2">FloatingIP c-m-2/wish</a>' in text
+    assert '<a href="guest?id=c-m-3">Guest ' in text
 
 
-async def test_a_search_that_finds_nothing_shows_what_was_searched(address: str) -> None:
-    async with aiohttp.ClientSession() as session, session.get(f"{address}/search?q=nobody-here") as answer:
+@pytest.mark.parametrize(
+    ("path", "status", "nearest"),
+    [
+        ("/search?q=shoq", 200, "shop"),
+        ("/range?name=poool", 404, "pool"),
+        ("/guest?id=dem", 404, "demo"),
+        ("/search?q=entirely-else", 200, ""),
+    ],
+)
+async def test_what_is_not_found_shows_what_was_searched_and_the_nearest(
+    address: str, path: str, status: int, nearest: str
+) -> None:
+    async with aiohttp.ClientSession() as session, session.get(address + path) as answer:
         text = await answer.text()
-    assert "Nothing has “nobody-here” in its name" in text
+    assert answer.status == status
+    assert ("Nothing has “" in text) == path.startswith("/search")
     assert "None." not in text
+    assert re.findall(r'Did you mean <a href="search\?q=(\w+)">', text) == ([nearest] if nearest else [])
 
 
 async def test_a_guest_cluster_shows_each_floating_ip_with_its_conditions(address: str) -> None:
@@ -126,11 +140,49 @@ async def test_a_guest_cluster_shows_each_floating_ip_with_its_conditions(addres
     assert re.search("wish .*<span", text)
 
 
-async def test_the_rollout_shows_its_phase_and_the_names_of_whoever_failed(address: str) -> None:
-    async with aiohttp.ClientSession() as session, session.get(address) as answer:
-        text = (await answer.text()).partition('id="rollout"')[2]
-    assert "Stopped" in text
-    assert 'q=c-m-2">shop</a>' in text
+async def test_the_rollout_shows_its_phase_and_the_part_of_each_guest_cluster() -> None:
+    overview, page = [
+        text for _, text in (await read_pages(FLEETS["rollout Stopped"], "/", "/rollout")).values()
+    ]
+    assert "Stopped" in overview.partition('id="rollout"')[2]
+    assert '<a href="rollout">' in overview
+    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL)]
+    assert ["demo", "c-m-1"] in [row[:2] for row in rows]
+    parts = {row[2] for row in rows if row[1].startswith("c-m-")}
+    assert parts >= {"failed", "progressing", "pending", "skipped", "succeeded"}
+    assert [row for row in rows if "canary" in row]
+    assert "Why failed." in page
+    assert "<code>fipop rollout undo</code>" in page
+    (_, none), *_ = (await read_pages(FLEETS["nothing"], "/rollout")).values()
+    assert "There is no rollout" in none
+
+
+async def test_a_guest_cluster_has_a_page_with_all_that_is_known_of_it() -> None:
+    pages = await read_pages(
+        ADDRESSES, "/guest?id=c-m-1", "/guest?id=c-m-4", "/guest?id=c-m-5", "/guest?id=nobody"
+    )
+    (_, whole), (_, held), (_, bare), (status, _) = pages.values()
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", whole))
+    for shown in ("fleet-default/demo", "at least every 480 s", "10.0.0.5", "also used by c-m-2/twin"):
+        assert shown in text
+    assert "c-m-4/plain" in held, "its reservation names it, and Rancher has no Cluster"
+    assert "Rancher has no Cluster with this id." in held
+    assert "It has no FloatingIP." in bare
+    assert status == 404
+
+
+async def test_each_name_is_a_link_to_the_page_of_its_object() -> None:
+    pages = await read_pages(
+        ADDRESSES, "/", "/?all=1", "/floating-ips", "/guests", "/range?name=states", "/search?q=10.0.0.5"
+    )
+    links = {
+        path: set(re.findall(r'<a (?:class="[^"]*" )?href="([^"]+)"', text))
+        for path, (_, text) in pages.items()
+    }
+    assert {"range?name=full", "search?q=10.0.0.5", "guest?id=c-m-2"} <= links["/?all=1"]
+    for path in ("/floating-ips", "/guests", "/search?q=10.0.0.5"):
+        assert {"guest?id=c-m-2", "search?q=10.0.0.5"} <= links[path], path
+    assert "guest?id=c-m-3" in links["/search?q=10.0.0.5"], "whoever asks for it"
 
 
 async def test_each_family_of_a_range_has_a_row_and_a_large_number_is_a_power_of_two() -> None:
@@ -209,7 +261,8 @@ async def test_every_page_shows_every_fleet(name: str) -> None:
     ranges = [f"/range?name={each.name}" for each in found.cache.ranges.all()]
     pages = await read_pages(
         found,
-        *("/", "/?all=1", "/floating-ips", "/guests", "/guests?reachable=no", "/search"),
+        *("/", "/?all=1", "/floating-ips", "/guests", "/guests?reachable=no", "/search", "/rollout"),
+        *(f"/guest?id={each.namespace}" for each in found.cache.floating_ips.all()),
         *(f"/floating-ips?ready={each.value}" for each in Verdict),
         *(f"/search?q={each}" for each in ASKED),
         *(*ranges, *(f"{each}&block=10.7.7.0/24" for each in ranges)),

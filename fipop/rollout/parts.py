@@ -1,0 +1,197 @@
+"""The part of each guest cluster in a rollout, and what the rollout waits for: for those who read it.
+
+No leader goes by it. Once a guest cluster was rolled back, nothing in it shows the cause any more: the part of one that
+failed keeps its reason, and every part its time, for as long as the status stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from fipop.api.codec import format_time, parse_time
+from fipop.helm.errors import ChartError
+from fipop.helm.releases import Release, ReleaseOwner
+from fipop.rollout.member import Fleet, Member, RolloutStatus
+from fipop.rollout.plan import Phase, Progress, Rollout, find_affected, find_limit, find_proven, list_guests
+from fipop.settings.options import Settings
+from fipop.texts import clean, sentence
+
+_LONGEST_REASON = 300
+_MOST_BYTES = 256 * 1024
+"""Of all parts: a ConfigMap has room for 1 MiB, and both targets are in it. Beyond that, reasons are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The part of one guest cluster in the current rollout."""
+
+    status: RolloutStatus
+    is_canary: bool = False
+    """Whether the others wait for its success: it was admitted as one of the first, or waits and has the label."""
+    since: datetime | None = None
+    """When this status was first written."""
+    reason: str = ""
+    """Why it failed or takes no part, or what it waits for, as a sentence; "" if there is nothing to say."""
+
+    def __str__(self) -> str:
+        return f"{self.status.value}. {self.reason}".rstrip()
+
+    def to_fields(self) -> dict[str, object]:
+        """Return the fields of the JSON."""
+        return {
+            "part": self.status.value,
+            "canary": self.is_canary,
+            "since": self.since,
+            "reason": self.reason,
+        }
+
+
+Parts = Mapping[str, Part]
+"""By guest cluster: first those that failed or are under way, then those that wait, in the order of admission."""
+_ORDER = (
+    *(RolloutStatus.FAILED, RolloutStatus.PROGRESSING, RolloutStatus.PENDING),
+    *(RolloutStatus.SKIPPED, RolloutStatus.SUCCEEDED),
+)
+
+
+def describe_parts(
+    rollout: Rollout, fleet: Fleet, progress: Progress, settings: Settings, before: Parts, now: datetime
+) -> dict[str, Part]:
+    """Return the part of each guest cluster; `before`: those that were written last in this rollout."""
+    *_, pending = find_limit(fleet, find_affected(fleet), progress, settings)
+    found = {}
+    for guest_id in sorted(fleet, key=lambda each: (not fleet[each].is_canary, each)):
+        member, state = fleet[guest_id], progress.states[guest_id]
+        status, known = state.status, before.get(guest_id)
+        stays = known if known is not None and known.status is status else None
+        was_admitted = status not in (RolloutStatus.PENDING, RolloutStatus.SKIPPED)
+        is_canary = was_admitted and (state.is_canary or (known is not None and known.is_canary))
+        reason = ""
+        if status is RolloutStatus.PENDING:
+            is_canary = member.is_canary
+            reason = "It is next." if not rollout.is_stopped and pending[:1] == [guest_id] else ""
+        elif status is RolloutStatus.PROGRESSING:
+            reason = _describe_progress(member, settings)
+        elif status is RolloutStatus.FAILED:
+            reason = stays.reason if stays is not None else _describe_failure(member, settings)
+        elif status is RolloutStatus.SKIPPED:
+            reason = _describe_skip(member, settings)
+        found[guest_id] = Part(
+            status=status,
+            is_canary=is_canary,
+            since=stays.since if stays is not None else now.replace(microsecond=0),
+            reason=clean(sentence(reason), _LONGEST_REASON),
+        )
+    return dict(sorted(found.items(), key=lambda each: _ORDER.index(each[1].status)))
+
+
+def describe_wait(
+    rollout: Rollout, fleet: Fleet, progress: Progress, settings: Settings, problem: ChartError | None
+) -> str:
+    """Return what a rollout waits for that goes on, as a sentence; "" if it has ended.
+
+    `problem`: why a chart of the target cannot be had.
+    """
+    if rollout.phase is not Phase.PROGRESSING:
+        return ""
+    if settings.pauses_rollouts:
+        return "It is paused. Run fipop rollout resume, or correct a bad option kubevipRollout…."
+    if problem is not None:
+        return f"It is blocked: {problem}."
+    unseen = [each for each in fleet.values() if each.is_eligible and each.visited_at is None]
+    if unseen:
+        return "The leader is new, and visits each guest cluster before it admits another one."
+    affected = find_affected(fleet)
+    limit, are_canaries, pending = find_limit(fleet, affected, progress, settings)
+    under_way = list_guests(progress, RolloutStatus.PROGRESSING)
+    if pending:
+        first = "when the canaries have succeeded" if are_canaries else "when one of these has succeeded"
+        return f"At most {limit} can be under way at a time. The next guest cluster is admitted {first}."
+    if under_way:
+        return "No guest cluster is left to admit. It waits for those that are under way."
+    if not settings.kubevip_update and any(each.drifts for each in fleet.values()):
+        return "kubevipUpdate is false, and releases differ from the target. They stay as they are."
+    succeeded = len(find_proven(fleet, affected, progress)[0])
+    return (
+        f"No guest cluster can be admitted, and the target has succeeded in {succeeded}. It completes when it has "
+        "succeeded in more than cannot be reached."
+    )
+
+
+def _describe_progress(member: Member, settings: Settings) -> str:
+    if not member.is_reachable:
+        return "fipop cannot reach the guest cluster"
+    if member.helm_problem:
+        return member.helm_problem
+    if member.is_at_target:
+        seconds = settings.kubevip_rollout_min_success_seconds
+        return _find_problem(member) or f"all pods must have been Ready for {seconds} s"
+    return "helm has begun" if member.began_at is not None else "it waits for helm"
+
+
+def _describe_failure(member: Member, settings: Settings) -> str:
+    if not member.is_reachable:
+        return "fipop could not reach the guest cluster"
+    late = f"not all pods had been Ready for {settings.kubevip_rollout_min_success_seconds} s"
+    return member.helm_problem or _find_problem(member) or late
+
+
+def _describe_skip(member: Member, settings: Settings) -> str:
+    if member.hindrance:
+        return member.hindrance
+    if member.visited_at is None:
+        return "fipop has not visited the guest cluster yet"
+    if not member.is_reachable:
+        return "fipop cannot reach the guest cluster"
+    for each in member.releases:
+        if each.conflicting_workloads:
+            return f"{each.conflicting_workloads[0]} does the work of {each.role.value}"
+        if not each.is_unlocked:
+            return _describe_lock(each)
+    if not settings.kubevip_update:
+        return "kubevipUpdate is false: its releases stay as they are"
+    return _find_problem(member) or "fipop gives it the stable target first"
+
+
+def _describe_lock(release: Release) -> str:
+    if release.owner is ReleaseOwner.OTHER:
+        return f"release {release} belongs to neither fipop nor kube-fip-operator"
+    return f"another helm has locked release {release}"
+
+
+def _find_problem(member: Member) -> str:
+    """Return what does not run, as a clause; "" if all that is there does."""
+    return next((each.problem for each in member.releases if each.problem and not each.is_missing), "")
+
+
+def render_parts(parts: Parts) -> str:
+    """Return parts as the text that the ConfigMap keeps."""
+    text = json.dumps({each: _render(part) for each, part in parts.items()}, separators=(",", ":"))
+    if len(text.encode()) > _MOST_BYTES:
+        bare = {each: replace(part, reason="") for each, part in parts.items()}
+        return json.dumps({each: _render(part) for each, part in bare.items()}, separators=(",", ":"))
+    return text
+
+
+def _render(part: Part) -> list[object]:
+    since = format_time(part.since) if part.since is not None else ""
+    return [part.status.value, int(part.is_canary), since, *([part.reason] if part.reason else [])]
+
+
+def parse_parts(text: str) -> dict[str, Part]:
+    """Read what `render_parts` wrote; empty for anything else."""
+    try:
+        return {
+            str(guest_id): Part(
+                status=RolloutStatus(status),
+                is_canary=bool(is_canary),
+                since=parse_time(since),
+                reason=str(*reason),
+            )
+            for guest_id, (status, is_canary, since, *reason) in json.loads(text).items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        return {}

@@ -1,0 +1,59 @@
+"""`--watch`: a terminal gets one line for each change, a pipe gets nothing of it."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fipop.rollout.member import RolloutStatus
+from fipop.rollout.parts import Part
+from fipop.rollout.plan import Phase, Rollout
+from tests.harness.objects import build_floating_ip, build_range
+from tests.harness.releases import OTHER, TARGET
+from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
+
+
+def see(phase: Phase, *statuses: RolloutStatus) -> Any:
+    rollout = Rollout(target=TARGET, stable=OTHER, phase=phase)
+    parts = {
+        f"c-m-{number}": Part(status=each, reason=f"Why {each.value}.")
+        for number, each in enumerate(statuses)
+    }
+    installation = healthy_installation(rollout=rollout, rollout_parts=parts)
+    return snapshot(clusters=[build_cluster("demo", "c-m-0")], installation=installation)
+
+
+PENDING, UNDER_WAY, SUCCEEDED = RolloutStatus.PENDING, RolloutStatus.PROGRESSING, RolloutStatus.SUCCEEDED
+READINGS = (
+    see(Phase.PROGRESSING, UNDER_WAY, PENDING),
+    see(Phase.PROGRESSING, UNDER_WAY, PENDING),
+    see(Phase.PROGRESSING, SUCCEEDED, UNDER_WAY),
+    see(Phase.COMPLETED, SUCCEEDED, SUCCEEDED),
+)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_rollout_is_watched_to_its_end(
+    run_over: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
+) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: is_terminal)
+    result = run_over(READINGS, "rollout", "status", "--watch")
+    assert result.exit_code == 0
+    assert "Completed" in result.stdout
+    lines = [line.split(maxsplit=1)[1] for line in result.stderr.splitlines()]
+    assert lines == (
+        [
+            *("demo: succeeded. Why succeeded.", "c-m-1: progressing. Why progressing."),
+            "c-m-1: succeeded. Why succeeded.",
+        ]
+        if is_terminal
+        else []
+    )
+
+
+def test_in_a_pipe_problems_are_shown_once(run_over: Callable[..., Any]) -> None:
+    found = snapshot(ranges=[build_range("pool", "10.0.0.0/29")], floating_ips=[build_floating_ip("web")])
+    assert not sys.stderr.isatty()
+    once, watched = (run_over([found], "status", *arguments) for arguments in ((), ("--watch",)))
+    assert (watched.exit_code, watched.output) == (once.exit_code, once.output)
