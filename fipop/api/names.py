@@ -27,6 +27,9 @@ ANNOTATION_MADE = f"{GROUP}/made"
 ANNOTATION_WAITS = f"{GROUP}/waits"
 """On the Lease: which range waits for which guest cluster, and until when. One sentence a line."""
 
+ANNOTATION_GUEST_PROBLEMS = f"{GROUP}/guest-problems"
+"""On the Lease: what is wrong with the links of guest clusters, as JSON (`fipop.api.guest_problems`)."""
+
 ANNOTATION_LEADER_NAMESPACE = f"{GROUP}/leader-namespace"
 """On the CRD of FloatingIPReservation: the namespace of the installation that leads this management cluster."""
 

@@ -72,7 +72,7 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
         return
     yield describe_rollout(snapshot.installation)
     if state.failed:
-        failed = (f"{snapshot.cluster_of(each, '?')} ({each})" for each in sorted(state.failed))
+        failed = (f"{snapshot.show_guest(each)} ({each})" for each in sorted(state.failed))
         yield f"Failed in {', '.join(failed)}"
     if state.reason:
         yield f"Stopped: {state.reason}. {STOP_ADVICE}."

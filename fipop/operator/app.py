@@ -173,7 +173,7 @@ class Operator:
             random=environment.random,
             every_seconds=options.resync_seconds,
         )
-        self._predecessor = Predecessor(self._client)
+        self._predecessor = Predecessor(self._client, namespace=options.namespace)
         self._manager = Manager(
             client=self._client.for_leader(self._leads_for),
             inventory=self._inventory,
@@ -278,7 +278,10 @@ class Operator:
             random=self._environment.random,
             clock=self._environment.clock.boottime,
             end=self._environment.end,
-            annotations=lambda: {names.ANNOTATION_WAITS: self._manager.describe_waits()},
+            annotations=lambda: {
+                names.ANNOTATION_WAITS: self._manager.describe_waits(),
+                names.ANNOTATION_GUEST_PROBLEMS: self._manager.describe_problems(),
+            },
         )
 
     def _leads_for(self, seconds: float = 0.0) -> bool:

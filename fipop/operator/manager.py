@@ -24,6 +24,7 @@ from fipop.addresses.reconciler import FloatingIPReconciler, request_users
 from fipop.addresses.reports import News
 from fipop.addresses.reservations import ReservationStore
 from fipop.addresses.status import StatusBuilder
+from fipop.api.guest_problems import write_problems
 from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
@@ -309,6 +310,10 @@ class Manager:
         if self.gate.is_open or not self.gate.awaited:
             return ""
         return f"No new addresses are assigned until these report theirs: {', '.join(sorted(self.gate.awaited)[:100])}."
+
+    def describe_problems(self) -> str:
+        """Return what is wrong with the links of guest clusters, as the Lease has it; "" if nothing is known."""
+        return write_problems(self.guests.list_problems())
 
     def settings_changed(self, before: Settings, after: Settings) -> None:
         """Request a visit of every guest cluster; and if floating IPs are created from now on, each of them."""

@@ -10,6 +10,7 @@ from fipop.api.objects import ReleaseStatus
 from fipop.guests.conditions import judge_release
 from fipop.guests.harvester import is_back, should_park
 from fipop.guests.release_plan import Step
+from fipop.guests.takers import Taker
 from fipop.helm.charts import (
     Chart,
     Role,
@@ -282,7 +283,7 @@ JUDGED: dict[str, tuple[Release, dict[str, Any], tuple[Verdict, str]]] = {
     "others": (replace(place(), conflicting_workloads=("DaemonSet a/b",)), {}, (Verdict.FALSE, "OthersRun")),
     "beside others": (installed(conflicting_workloads=("DaemonSet a/b",)), {}, (Verdict.TRUE, "OthersRun")),
     "renamed": (installed(), {"place": ("other", "name")}, (Verdict.TRUE, "ReleaseNameChanged")),
-    "of Harvester": (installed(), {"is_taken_by_harvester": True}, (Verdict.FALSE, "HarvesterTakesServices")),
+    "of Harvester": (installed(), {"taker": Taker.HARVESTER}, (Verdict.FALSE, "HarvesterTakesServices")),
     "held up": (
         installed(),
         {"reason": "OptionUnknown", "held_up": "Correct it."},
