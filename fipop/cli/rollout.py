@@ -10,7 +10,7 @@ import click
 from fipop.api import names
 from fipop.cli.reading import (
     EXIT_CODES,
-    Reading,
+    ReadingOptions,
     access_options,
     end,
     fail,
@@ -51,7 +51,7 @@ def rollout() -> None:
 
 @rollout.command(short_help="Charts, phase, counts and failures of the rollout.", epilog=EXIT_CODES)
 @reading_options
-def status(*, reading: Reading) -> None:
+def status(*, reading: ReadingOptions) -> None:
     """Show which charts are rolled out, how many guest clusters have them, and which ones failed."""
     snapshot = run_reading(lambda: read_once(reading))
     unread, state = snapshot.unread, snapshot.installation.rollout
@@ -80,21 +80,21 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
 
 @rollout.command(short_help="Admit no further guest cluster.", epilog=EXIT_CODES)
 @access_options
-def pause(*, reading: Reading) -> None:
+def pause(*, reading: ReadingOptions) -> None:
     """Set the option kubevipRolloutPaused: nothing is admitted, and nothing goes back."""
     _set_paused(reading, "true")
 
 
 @rollout.command(short_help="Continue a rollout that is paused.", epilog=EXIT_CODES)
 @access_options
-def resume(*, reading: Reading) -> None:
+def resume(*, reading: ReadingOptions) -> None:
     """Reset the option kubevipRolloutPaused."""
     _set_paused(reading, "false")
 
 
 @rollout.command(short_help="Admit the guest clusters that failed once more.", epilog=EXIT_CODES)
 @access_options
-def retry(*, reading: Reading) -> None:
+def retry(*, reading: ReadingOptions) -> None:
     """Continue a rollout that stopped: the guest clusters in which it failed take part again."""
 
     async def run() -> str:
@@ -118,7 +118,7 @@ def _describe_retry(found: Rollout) -> str:
     return "the operator to notice the end of the earlier retry" if found.retried else ""
 
 
-def _set_paused(reading: Reading, value: str) -> None:
+def _set_paused(reading: ReadingOptions, value: str) -> None:
     async def run() -> Json:
         async with reading.connect() as client:
             return await _patch(client, reading, {"data": {_PAUSED: value}})
@@ -136,7 +136,7 @@ def _set_paused(reading: Reading, value: str) -> None:
             return
 
 
-async def _patch(client: KubeClient, reading: Reading, patch: Json) -> Json:
+async def _patch(client: KubeClient, reading: ReadingOptions, patch: Json) -> Json:
     name, namespace = names.SETTINGS_CONFIG_MAP, reading.operator_namespace
     try:
         return await client.merge_patch(CONFIG_MAPS, name, patch, namespace=namespace)
@@ -146,7 +146,7 @@ async def _patch(client: KubeClient, reading: Reading, patch: Json) -> Json:
         fail(f"ConfigMap {name} does not exist in {namespace}. Name its namespace by --operator-namespace")
 
 
-async def _read_rollout(client: KubeClient, reading: Reading) -> Rollout:
+async def _read_rollout(client: KubeClient, reading: ReadingOptions) -> Rollout:
     reader = SnapshotReader(client)
     installation = await reader.read_installation(reading.operator_namespace)
     if installation.rollout is not None:

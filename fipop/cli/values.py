@@ -11,7 +11,7 @@ import click
 from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_INCOMPLETE,
-    Reading,
+    ReadingOptions,
     end,
     fail,
     fail_missing,
@@ -36,7 +36,7 @@ _CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
     help="Show what this patch or manifest of kube-fip-config would change, and where.",
 )
 @reading_options
-def values(*, reading: Reading, cluster: str | None, diff: Path | None) -> None:
+def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None) -> None:
     """Show the chart versions and values that CLUSTER gets, and the option or override that each key is from.
 
     With --diff, show what changes in CLUSTER, or in all guest clusters that opted in. You need the right to read

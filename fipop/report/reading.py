@@ -32,12 +32,12 @@ from fipop.operator.installations import read_leader_namespace
 from fipop.operator.predecessor import find_predecessors, has_replicas
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
+    DeploymentState,
     Installation,
     Kind,
-    Leadership,
+    LeaderLease,
     Snapshot,
     Unread,
-    Workload,
 )
 from fipop.rollout.kept import parse_counts, parse_rollout
 from fipop.settings.options import NOTHING_KNOWN, find_unknown, parse_settings, warnings
@@ -170,12 +170,12 @@ class SnapshotReader:
         )
 
 
-def read_leadership(lease: Json, *, leads: bool = True) -> Leadership:
+def read_leadership(lease: Json, *, leads: bool = True) -> LeaderLease:
     """Read the operator's Lease; its holder counts if this installation `leads`, and not one in another namespace."""
     spec = as_mapping(lease.get("spec"))
     annotations = as_mapping(as_mapping(lease.get("metadata")).get("annotations"))
     duration = spec.get("leaseDurationSeconds")
-    return Leadership(
+    return LeaderLease(
         holder=as_text(spec.get("holderIdentity")) if leads else "",
         renewed=parse_time(spec.get("renewTime")),
         duration_seconds=float(duration) if isinstance(duration, int) else 0.0,
@@ -189,13 +189,13 @@ def _place_of(deployment: Json) -> str:
     return f"{as_text(metadata.get('namespace'))}/{as_text(metadata.get('name'))}"
 
 
-def read_workload(deployment: Json) -> Workload:
+def read_workload(deployment: Json) -> DeploymentState:
     """Read a Deployment."""
     spec, status = as_mapping(deployment.get("spec")), as_mapping(deployment.get("status"))
     pod = as_mapping(as_mapping(spec.get("template")).get("spec"))
     containers: list[Any] = as_list(pod.get("containers"))
     wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
-    return Workload(
+    return DeploymentState(
         image=as_text(as_mapping(containers[0] if containers else None).get("image")),
         service_account=as_text(pod.get("serviceAccountName")),
         wanted=wanted if isinstance(wanted, int) else 0,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fipop.api.guest_problems import GuestProblem
-from fipop.report.snapshot import Leadership, Snapshot
+from fipop.report.snapshot import LeaderLease, Snapshot
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.report.snapshots import build_cluster, build_management, healthy_installation, snapshot
@@ -112,7 +112,7 @@ def test_a_label_on_the_management_cluster_is_named_unless_the_other_one_has_it(
 
 def with_problem(*guests: str, **options: Any) -> Snapshot:
     problem = GuestProblem(reason="GuestUnresolved", message="The cause stands here.", guests=guests)
-    lease = Leadership(holder="x", renewed=NOW, duration_seconds=15.0, problems=(problem,))
+    lease = LeaderLease(holder="x", renewed=NOW, duration_seconds=15.0, problems=(problem,))
     return snapshot(
         clusters=[build_cluster("demo", "c-m-1", **options)],
         installation=healthy_installation(leadership=lease),

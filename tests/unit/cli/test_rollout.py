@@ -68,7 +68,7 @@ def run(monkeypatch: pytest.MonkeyPatch, link: Link) -> Callable[..., Any]:
         yield KubeClient(link)
 
     def start(*arguments: str) -> Any:
-        monkeypatch.setattr("fipop.cli.reading.Reading.connect", connect)
+        monkeypatch.setattr("fipop.cli.reading.ReadingOptions.connect", connect)
         monkeypatch.setattr("fipop.cli.reading.POLL_SECONDS", 0.01)
         result = CliRunner().invoke(main, ["rollout", *arguments], prog_name="fipop")
         assert "Traceback" not in result.output
