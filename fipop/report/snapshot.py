@@ -211,7 +211,7 @@ class Snapshot:
         return [
             each
             for each in self.cache.clusters.all()
-            if each.is_meant_by(name) or name == self.display_name_of(each.cluster_name)
+            if name and (each.is_meant_by(name) or name == self.display_name_of(each.cluster_name))
         ]
 
     def list_cluster_names(self) -> list[str]:

@@ -5,6 +5,7 @@ One that is removed from Rancher and imported again has another id. It is known 
 
 import pytest
 
+from tests.harness.api_in_memory import Commit
 from tests.harness.fleet import EVERY_GUEST, WORKSPACE, Fleet
 from tests.harness.history import FLOATING_IPS, RESERVATIONS
 
@@ -203,3 +204,19 @@ async def test_messages_have_the_display_name_beside_the_id() -> None:
     fleet.change("c-m-b", ipaddress="10.0.0.12")
     await fleet.pass_time(30)
     assert f"guest cluster {A} ({SHOP})" in fleet.message("c-m-b")
+
+
+async def test_a_crd_that_does_not_keep_the_display_name_holds_no_quarantine_up() -> None:
+    fleet = await served(quarantineSeconds=90)
+    fleet.annotate(("clusters", WORKSPACE, A), {"kubefip.k8s.binbash.org/floating-ip": "false"})
+    fleet.give_up(A, f"{A}-kubevip")
+
+    def prune(commit: Commit) -> None:
+        owner = ((commit.obj or {}).get("spec") or {}).get("owner") or {}
+        if commit.key[0] == RESERVATIONS and "displayName" in owner:
+            kept = {name: value for name, value in owner.items() if name != "displayName"}
+            fleet.memory.objects[commit.key] = {**commit.obj, "spec": {**commit.obj["spec"], "owner": kept}}  # type: ignore[dict-item,index]
+
+    fleet.memory.listeners.insert(0, prune)
+    await fleet.pass_time(600)
+    assert (fleet.held(), fleet.quarantined()) == ({}, set())

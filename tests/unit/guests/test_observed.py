@@ -30,7 +30,7 @@ from fipop.helm.releases import (
     read_release,
     take_over,
 )
-from fipop.helm.workloads import PARKED_LABEL, Workload, parse_daemon_set, parse_deployment
+from fipop.helm.workloads import PARKED_LABEL, Workload, describe, parse_daemon_set, parse_deployment
 from fipop.settings.options import DEFAULTS
 from tests.harness.releases import NOW, OTHER, TARGET, daemon_set, installed, place, secret
 
@@ -243,6 +243,14 @@ def test_workloads_of_any_shape_are_read_without_an_error(odd: object) -> None:
         {"metadata": {"annotations": odd}, "spec": {"template": {"spec": odd}}, "status": odd}
     )
     assert not found.is_ready
+
+
+def test_pods_that_the_controller_cannot_create_are_told_apart_from_those_that_are_not_ready() -> None:
+    manifest = daemon_set()
+    manifest["status"] |= {"desiredNumberScheduled": 3, "currentNumberScheduled": 0, "numberReady": 0}
+    assert "pod-security.kubernetes.io/enforce=privileged" in describe([parse_daemon_set(manifest)])
+    manifest["status"]["currentNumberScheduled"] = 3
+    assert describe([parse_daemon_set(manifest)]).endswith("has 0 of 3 pods ready")
 
 
 def test_harvesters_kube_vip_is_parked_while_fipops_serves_and_back_before_that_goes() -> None:
