@@ -22,6 +22,7 @@ _NAMES = frozenset({"fipop", "helm", "kubectl"})
 # Each a class of characters between two others: nothing in them backtracks more than once for a character.
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _LONGEST_RELEASE_NAME = 53
 
 
@@ -74,6 +75,11 @@ def count_text(number: int) -> str:
 def is_namespace(text: object) -> bool:
     """Whether a text can be the name of a namespace (RFC 1123 label)."""
     return isinstance(text, str) and _LABEL.fullmatch(text) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """Whether a text can be the value of a label, and so a word of a command line."""
+    return _LABEL_VALUE.fullmatch(text) is not None
 
 
 def is_object_name(text: object) -> bool:

@@ -1,6 +1,7 @@
 """The objects that Rancher keeps about a cluster, as manifests: values in, values out.
 
-Shapes are Rancher 2.14's, cut down to what a reader of them needs.
+Shapes are Rancher's, from 2.10 to 2.16, cut down to what a reader of them needs. These versions differ in one thing
+here: since 2.11, a provisioning Cluster has the display name as an annotation.
 """
 
 import base64
@@ -33,11 +34,15 @@ MANAGEMENT_FINALIZERS = (
 
 Manifest = dict[str, Any]
 
+_DISPLAY_NAME = "provisioning.cattle.io/management-cluster-display-name"
+_PROVISIONED = (GuestKind.HARVESTER, GuestKind.OTHER_MACHINES, GuestKind.CUSTOM)
+"""Of these, the provisioning Cluster has an rkeConfig: Rancher installs Kubernetes there."""
+
 
 def build_provisioning_cluster(plan: GuestPlan) -> Manifest:
     """The provisioning Cluster as a user's create request leaves it: without a status."""
     spec: Manifest = {}
-    if plan.kind in (GuestKind.HARVESTER, GuestKind.OTHER_MACHINES):
+    if plan.kind in _PROVISIONED:
         spec = {"kubernetesVersion": "v1.33.5+rke2r1", "rkeConfig": _build_rke_config(plan)}
         if plan.credential and not plan.credential_per_pool:
             spec["cloudCredentialSecretName"] = plan.credential.reference
@@ -49,7 +54,7 @@ def build_provisioning_cluster(plan: GuestPlan) -> Manifest:
             "namespace": plan.namespace,
             "labels": dict(plan.labels),
             "annotations": {
-                "provisioning.cattle.io/management-cluster-display-name": plan.name,
+                **({_DISPLAY_NAME: plan.name} if plan.rancher >= (2, 11) else {}),
                 **plan.annotations,
             },
             "finalizers": list(PROVISIONING_FINALIZERS),
@@ -60,7 +65,7 @@ def build_provisioning_cluster(plan: GuestPlan) -> Manifest:
 
 def _build_rke_config(plan: GuestPlan) -> Manifest:
     cloud_config = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config"
-    pools = [_build_pool(plan, "pool1", control_plane=True)]
+    pools = [_build_pool(plan, "pool1", control_plane=True)] if plan.kind is not GuestKind.CUSTOM else []
     if plan.worker_network is not None:
         pools.insert(0, _build_pool(plan, "workers", control_plane=False))
     return {
@@ -111,9 +116,12 @@ def build_provisioning_status(plan: GuestPlan, *, connected: bool, at: str) -> M
 def build_management_cluster(plan: GuestPlan) -> Manifest:
     """The management Cluster, whose agent has not called yet."""
     provider = {"provider.cattle.io": "rke2"}
-    return _build_management(
+    made = _build_management(
         plan.cluster_id, plan.name, plan.namespace, {**plan.labels, **provider}, provider="rke2"
     )
+    is_provisioned = plan.kind in _PROVISIONED
+    made["metadata"]["annotations"] = {"provisioning.cattle.io/administrated": str(is_provisioned).lower()}
+    return made
 
 
 def build_harvester_cluster(harvester: HarvesterCluster) -> Manifest:

@@ -15,8 +15,14 @@ class GuestKind(Enum):
 
     HARVESTER = "machines made by Rancher on a Harvester cluster"
     OTHER_MACHINES = "machines made by Rancher elsewhere: no HarvesterConfig, no credential of Harvester's"
-    IMPORTED = "a running cluster registered with Rancher: no machine pools, lives on when removed"
-    LEGACY = "a mirror of an old management cluster: same name as that one, `c-` and five characters"
+    CUSTOM = "machines that an administrator registered: no machine pools, lives on when removed"
+    IMPORTED = (
+        "a running cluster registered by a provisioning Cluster, as by Terraform: lives on when removed"
+    )
+    LEGACY = (
+        "a running cluster registered by a management Cluster, as by Rancher's pages since 2.11: the provisioning "
+        "Cluster has its name, `c-` and five characters, and its labels; lives on when removed"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,8 @@ class GuestPlan:
     worker_network: str | None = None
     credential: Credential | None = None
     credential_per_pool: bool = False
+    rancher: tuple[int, int] = (2, 14)
+    """Which Rancher makes the objects."""
 
     @property
     def provisioning_name(self) -> str:

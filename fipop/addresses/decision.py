@@ -25,7 +25,7 @@ from fipop.addresses.request import (
     is_made_by_us,
     read_request,
 )
-from fipop.addresses.stores import BY_FORMER_OWNER, former_key
+from fipop.addresses.stores import BY_FORMER_OWNER
 from fipop.api import names
 from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Owner, Requested
@@ -152,6 +152,7 @@ def _build_owner(inventory: Inventory, floating_ip: FloatingIP, held: list[Float
         cluster=cluster.name if cluster is not None else "",
         workspace=cluster.namespace if cluster is not None else "",
         imported=cluster.lives_on if cluster is not None else False,
+        display_name=inventory.display_name(cluster) if cluster and cluster.is_named_by_id else "",
     )
 
 
@@ -176,7 +177,7 @@ def _find_range(
 
 def _find_former(inventory: Inventory, owner: Owner) -> list[FloatingIPReservation]:
     """Return what the floating IP had, and what is in quarantine for one that it replaces, the last first."""
-    of_name = inventory.reservations.by_index(BY_FORMER_OWNER, former_key(owner)) if owner.cluster else ()
+    of_name = inventory.reservations.by_index(BY_FORMER_OWNER, owner.lineage) if owner.cluster else ()
     found = {
         each.name: each for each in (*inventory.reservations_of(owner.key), *of_name) if not each.is_held
     }
@@ -342,7 +343,7 @@ class _Allocation:
         if holder is not None or self._had(claim):
             return holder
         rivals = self.inventory.find_rivals(self.floating_ip, claim.space, claim.address)
-        return describe_reporter(min(rivals), claim.address) if rivals else None
+        return describe_reporter(self.inventory.show_guest(min(rivals)), claim.address) if rivals else None
 
     def _exceeds_quota(self, claim: Claim, beside: Collection[Claim]) -> Blocker | None:
         """Return why a guest cluster gets no more addresses of the range."""

@@ -45,6 +45,8 @@ class AddressRecord:
     is_resolved: bool = False
     """Whether all links were resolved, those to its Harvester cluster and network too. If not, no range is chosen for
     it."""
+    problem: str = ""
+    """Why its links could not be resolved last, as a sentence: the one reason of all that waits for them."""
     observation: GuestObservation | None = None
     """What the last visit found; None before the first one."""
     follows_services: bool = False

@@ -13,18 +13,27 @@ def can_take(inventory: Inventory, known: FloatingIPReservation, claim: Claim) -
 
     One that is held, only its owner. One in quarantine, who had it, and who names it in the same guest cluster. Or the
     floating IP of the same name and range, whose guest cluster of the same name and workspace replaces one that is
-    gone; if that lives on outside of Rancher, only if its successor uses the address: it is the same one.
+    gone; if that lives on outside of Rancher, only if its successor uses the address: it is the same one. Where Rancher
+    names a cluster by its id, its name is what people call it, if no other Cluster of the workspace is called so.
     """
     former, owner = known.spec.owner, claim.owner
     if known.is_held or former.key == owner.key:
         return former.key == owner.key
     if former.namespace == owner.namespace:
         return claim.requested is Requested.STATIC
-    had = former.workspace, former.cluster, former.name, known.spec.range
-    is_successor = had == (owner.workspace, owner.cluster, owner.name, claim.range) and bool(owner.cluster)
+    is_successor = (*former.lineage, known.spec.range) == (*owner.lineage, claim.range) and bool(
+        owner.cluster
+    )
     if not is_successor or inventory.exists(former.namespace):
         return False
-    return not former.imported or inventory.reports.find_user(owner.namespace, claim.address) is not None
+    is_called_so = bool(former.display_name or owner.display_name)
+    if is_called_so:
+        called = inventory.find_known_as(owner.workspace, owner.known_as)
+        if [each.cluster_name for each in called] != [owner.namespace]:
+            return False
+    # Whoever edits a cluster chooses its display name: that alone gives no address either.
+    is_proven = not (former.imported or is_called_so)
+    return is_proven or inventory.reports.find_user(owner.namespace, claim.address) is not None
 
 
 def find_holder(inventory: Inventory, claim: Claim) -> Blocker | None:

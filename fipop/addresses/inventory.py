@@ -127,10 +127,10 @@ class Inventory(Stores):
             metadata["namespace"] = gone.namespace
         self._take(resource, self.store_of(resource).delete({"metadata": metadata}))
 
-    def note_guest(self, guest_id: str, guest: Guest | None, *, is_resolved: bool) -> News:
+    def note_guest(self, guest_id: str, guest: Guest | None, *, is_resolved: bool, problem: str = "") -> News:
         """Take in what is known of a guest cluster by now: other ranges can serve it."""
         record = self.records.of(guest_id)
-        record.guest, record.is_resolved = guest, is_resolved
+        record.guest, record.is_resolved, record.problem = guest, is_resolved, problem
         return self.reports.guest_changed(guest_id)
 
     def forget_guest(self, guest_id: str, *, may_run: bool) -> News:

@@ -84,6 +84,11 @@ class QuarantineReconciler:
     async def _check_guest(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         until, guest_id = reservation.spec.quarantined_until, reservation.spec.owner.namespace
         assert until is not None, "it is in quarantine"
+        completed = self._complete(reservation)
+        if completed != reservation:
+            await self.reservations.write(completed)
+            # A CRD of an earlier fipop does not keep it: that holds nothing up.
+            reservation = self.inventory.reservations.get("", reservation.name) or completed
         if self.inventory.exists(guest_id) and reservation.spec.guest_gone_since is not None:
             # It is back: if it leaves again, it has its day again. Until then visits tell.
             now = self.client.server_now().replace(microsecond=0)
@@ -102,6 +107,19 @@ class QuarantineReconciler:
         if again is None:
             await self.reservations.free(reservation)
         return again
+
+    def _complete(self, reservation: FloatingIPReservation) -> FloatingIPReservation:
+        """Return a reservation with what people call its guest cluster, as long as that is there to be asked."""
+        owner = reservation.spec.owner
+        for each in self.inventory.guest_clusters(owner.namespace):
+            display_name = self.inventory.display_name(each)
+            if (
+                each.is_named_by_id
+                and (each.namespace, each.name) == (owner.workspace, owner.cluster)
+                and display_name
+            ):
+                owner = replace(owner, display_name=display_name)
+        return replace(reservation, spec=replace(reservation.spec, owner=owner))
 
     async def _check_gone(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         """Return when to check again a guest cluster of which Rancher has nothing; None if it is over."""

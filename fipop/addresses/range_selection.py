@@ -14,6 +14,7 @@ from fipop.rancher.matching import (
     Guest,
     NoRange,
     describe_misfit,
+    find_name_hint,
     is_allowed,
     is_on_network,
     match_ranges,
@@ -88,11 +89,10 @@ def find_range(
     if guest is None and not inventory.guest_clusters(floating_ip.namespace):
         return describe_stranger(floating_ip, inventory.clusters.all())
     if guest is None:
-        message = (
-            f"Annotation {names.ANNOTATION_RANGE} names no range, and the guest cluster is not known yet, or its "
-            "HarvesterConfig or cloud credential cannot be read."
-        )
-        return Blocker(reason="GuestNotFound", message=message)
+        record = inventory.records.get(floating_ip.namespace)
+        why = (record.problem if record is not None else "") or "The guest cluster is not known yet."
+        message = f"Annotation {names.ANNOTATION_RANGE} names no range, and none can be chosen. {why}"
+        return Blocker(reason="GuestUnresolved", message=message)
     choice = choose_for_guest(inventory, guest, request)
     full = [each for each, why in choice if why is NoRange.FULL]
     serving = [each for each, why in choice if why is None] + full
@@ -101,7 +101,7 @@ def find_range(
             serving, key=lambda each: (not _suits(inventory, each.name, request), each.name not in had_from)
         )
     if any(why is NoRange.DRAINING for _, why in choice):
-        message = f'The ranges for guest cluster "{guest.cluster_name}" are draining. Create another one.'
+        message = f"The ranges for guest cluster {guest.shown} are draining. Create another one."
         return Blocker(reason=NoRange.DRAINING.value, message=message)
     message = describe_misfits(inventory, guest, [each for each, _ in choice])
     return Blocker(reason=NoRange.OTHER_NETWORK.value if choice else "NoMatchingRange", message=message)
@@ -121,7 +121,7 @@ def describe_misfits(inventory: Inventory, guest: Guest, nearest: Sequence[Float
         for each in (nearest or by_nearness)[:MOST_NAMED]
     ]
     remedy = "Create one, or correct one of these." if named else "Create one."
-    return " ".join([f'No range serves guest cluster "{guest.cluster_name}".', *named, remedy])
+    return " ".join([f"No range serves guest cluster {guest.shown}.", *named, remedy])
 
 
 def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | None:
@@ -142,17 +142,25 @@ def find_restriction(found: FloatingIPRange, guest: Guest | None) -> Blocker | N
     if is_allowed(found, guest) and (not spec.restrict_to_matching or would_be_chosen(found, guest)):
         return None
     option = "restrictToMatching" if is_allowed(found, guest) else "allowedWorkspaces and allowedClusters"
-    message = f'Range "{found.name}" does not serve this guest cluster: see its {option}. Use another range.'
+    hint = find_name_hint(guest, spec.allowed_clusters).replace(":", " there:")
+    message = (
+        f'Range "{found.name}" does not serve this guest cluster: see its {option}{hint}. Use another range.'
+    )
     return Blocker(reason="RangeRestricted", message=message)
 
 
-def describe_mismatch(inventory: Inventory, guest: Guest | None, range_name: str) -> str | None:
-    """Return that a range is of another network than the guest's; None if it is not, or if one of both is not known."""
+def describe_mismatch(inventory: Inventory, guest: Guest | None, range_name: str) -> str:
+    """Return that a range is of another network than the guest's; "" if it is not, or if one of both is not known."""
     found = inventory.ranges.get("", range_name)
     network = found.harvester_network if found is not None else None
     if guest is None or not guest.networks or not network or is_on_network(guest, network):
-        return None
-    return f'Range "{range_name}" is of network {network}, and the guest cluster is on {guest.networks[0]}.'
+        return ""
+    return (
+        f'Range "{range_name}" is of network {network}, and the guest cluster is on {", ".join(guest.networks)}. '
+        "The FloatingIP keeps its address, which is probably not reachable there. Correct the network of the machines "
+        f"or of the range, or empty spec.ipaddress and name a range of the right network in annotation "
+        f"{names.ANNOTATION_RANGE}."
+    )
 
 
 def _suits(inventory: Inventory, range_name: str, request: AddressRequest) -> bool:

@@ -13,12 +13,11 @@ from fipop.addresses.decision import Decision, DecisionView, decide
 from fipop.addresses.gate import Gate
 from fipop.addresses.guests import GuestLookup
 from fipop.addresses.inventory import Inventory, is_respecified
-from fipop.addresses.range_selection import describe_mismatch
 from fipop.addresses.ranges import request_count
 from fipop.addresses.reports import News
 from fipop.addresses.request import AddressRequest, is_made_by_us, read_request
 from fipop.addresses.reservations import ReservationStore, TakenError
-from fipop.addresses.status import StatusBuilder, find_conflict
+from fipop.addresses.status import CONFLICT, StatusBuilder, find_fault
 from fipop.addresses.stores import BY_NAMED, BY_RANGE, BY_WAITING
 from fipop.api import names
 from fipop.api.codec import write_patch
@@ -31,6 +30,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from fipop.metrics.counters import ALLOCATIONS
+from fipop.rancher.matching import NoRange
 from fipop.runtime.queues import (
     FLOATING_IP,
     Event,
@@ -38,6 +38,7 @@ from fipop.runtime.queues import (
     Request,
     WorkQueues,
     request_floating_ip,
+    request_guest,
     request_visit,
     request_waiting,
 )
@@ -90,10 +91,17 @@ class FloatingIPReconciler:
                 yield request_waiting()
 
     def request_all_waiting(self) -> RetryAfter:
-        """Request all floating IPs that wait for something, the oldest first; return when to do so again."""
+        """Request all floating IPs that wait for something, the oldest first; return when to do so again.
+
+        And their guest clusters on Harvester: what these stand on can be corrected in place, without an event.
+        """
         found = (*self.inventory.floating_ips.by_index(BY_WAITING, True),)
         for each in sorted(found, key=lambda one: (one.created, one.key)):
             self.queues.add(request_floating_ip(each))
+        for guest_id in sorted({each.namespace for each in found}):
+            guest = self.inventory.known(guest_id)
+            if guest is not None and guest.on_harvester:
+                self.queues.add(request_guest(guest_id))
         return RetryAfter(WAITING_SECONDS)
 
     async def reconcile(self, key: tuple[str, str]) -> RetryAfter | None:
@@ -167,7 +175,7 @@ class FloatingIPReconciler:
         if await self.reservations.claim(claim):
             ALLOCATIONS.labels("allocated").inc()
 
-    def _warn(self, floating_ip: FloatingIP, decision: Decision, wanted: FloatingIPStatus) -> None:
+    def _warn(self, floating_ip: FloatingIP, wanted: FloatingIPStatus) -> None:
         """Report what the status that is about to be written says first.
 
         That is why it waits for an address, a conflict, or an address of another network.
@@ -175,20 +183,14 @@ class FloatingIPReconciler:
         Before the write: afterwards the status says it already, also if the answer to the write is lost.
         """
         about = reference_to(FLOATING_IPS, floating_ip.metadata)
-        known = slots_named_by(floating_ip.status)
-        guest = self.inventory.known(floating_ip.namespace)
-        for name in sorted(
-            {each.range for each in decision.holds if (each.space, each.address) not in known}
-        ):
-            if message := describe_mismatch(self.inventory, guest, name):
-                self.events.record(about, EventType.WARNING, "NetworkMismatch", message)
         before = find_condition(floating_ip.status.conditions, ConditionType.ALLOCATED)
         waits = find_condition(wanted.conditions, ConditionType.ALLOCATED)
         if waits is not None and not waits.is_true and (before is None or before.reason != waits.reason):
             self.events.record(about, EventType.WARNING, waits.reason, waits.message)
-        conflict = find_conflict(wanted)
-        if conflict and not find_conflict(floating_ip.status):
-            self.events.record(about, EventType.WARNING, "AddressConflict", conflict)
+        for reason in (CONFLICT, NoRange.OTHER_NETWORK.value):
+            message = find_fault(wanted, reason)
+            if message and not find_fault(floating_ip.status, reason):
+                self.events.record(about, EventType.WARNING, reason, message)
 
     async def _write_status(self, floating_ip: FloatingIP, decision: Decision) -> FloatingIP:
         wanted = self.statuses.build(floating_ip, decision)
@@ -196,7 +198,7 @@ class FloatingIPReconciler:
             return floating_ip
         for slot in sorted(slots_named_by(floating_ip.status) - slots_named_by(wanted)):
             await self.reservations.check(*slot)  # what the cache knows of it may be older than the status
-        self._warn(floating_ip, decision, wanted)
+        self._warn(floating_ip, wanted)
         return await self._patch(floating_ip, {"status": write_patch(wanted)}, subresource="status")
 
     async def _release_rest(self, floating_ip: FloatingIP, decision: Decision) -> None:

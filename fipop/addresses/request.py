@@ -12,7 +12,7 @@ from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.errors import AddressOutOfRangeError, IpamError, UnreadableSpecError
-from fipop.rancher.objects import ProvisioningCluster
+from fipop.rancher.objects import ProvisioningCluster, show_name
 from fipop.texts import find_alike, sentence
 
 BOTH = (Family.IPV4, Family.IPV6)
@@ -128,7 +128,8 @@ def describe_holder(reservation: FloatingIPReservation, user: str = "") -> Block
         reservation.spec.owner,
         reservation.spec.quarantined_until,
     )
-    holder = "/".join(owner.key) + (f' of cluster "{owner.cluster}"' if owner.cluster else "")
+    cluster = show_name(f'"{owner.cluster}"', owner.display_name)
+    holder = "/".join(owner.key) + (f" of cluster {cluster}" if owner.cluster else "")
     if until is None:
         return _describe_held(address, holder)
     message = f"Address {format_address(address)} is in quarantine until {format_time(until)} or later: "
@@ -139,7 +140,7 @@ def describe_holder(reservation: FloatingIPReservation, user: str = "") -> Block
 def describe_user(inventory: Inventory, guest_id: str, address: Address) -> str:
     """Return what uses an address in a guest cluster, as a sentence; "" if the last visit found nothing."""
     user = inventory.reports.find_user(guest_id, address)
-    return f"{user} in guest cluster {guest_id} uses it." if user is not None else ""
+    return f"{user} in guest cluster {inventory.show_guest(guest_id)} uses it." if user is not None else ""
 
 
 def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> str:
@@ -149,8 +150,8 @@ def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> s
     unread_since = inventory.reports.unread_since(guest_id)
     if unread_since is not None:
         return (
-            f"guest cluster {guest_id} could not be read since {format_time(unread_since)}. Check that it answers, or "
-            "choose another address."
+            f"guest cluster {inventory.show_guest(guest_id)} could not be read since {format_time(unread_since)}. "
+            "Check that it answers, or choose another address."
         )
     if read_since is None or until is None or read_since < until:
         return ""
@@ -184,10 +185,10 @@ def describe_stranger(floating_ip: FloatingIP, clusters: Iterable[ProvisioningCl
     return Blocker(reason="GuestNotFound", message=message)
 
 
-def describe_reporter(guest_id: str, address: Address) -> Blocker:
-    """Return the blocker for an address that another guest cluster uses."""
+def describe_reporter(guest: str, address: Address) -> Blocker:
+    """Return the blocker for an address that another guest cluster uses; `guest` is how that is shown."""
     message = (
-        f"Address {format_address(address)} is used by guest cluster {guest_id}. Remove it there, or set annotation "
+        f"Address {format_address(address)} is used by guest cluster {guest}. Remove it there, or set annotation "
         f"{names.ANNOTATION_IGNORE_CLAIM} to the id of that guest cluster."
     )
     return Blocker(reason="AddressInUse", message=message)

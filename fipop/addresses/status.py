@@ -9,9 +9,17 @@ from datetime import datetime
 from fipop.addresses.decision import Decision, GuestBinding, bind_guest
 from fipop.addresses.guests import LEAVING, GuestObservation
 from fipop.addresses.inventory import Inventory
+from fipop.addresses.range_selection import describe_mismatch
 from fipop.addresses.request import Blocker
 from fipop.api import names
-from fipop.api.conditions import Condition, ConditionContent, ConditionType, Verdict, merge_conditions
+from fipop.api.conditions import (
+    Condition,
+    ConditionContent,
+    ConditionType,
+    Verdict,
+    find_condition,
+    merge_conditions,
+)
 from fipop.api.objects import (
     FloatingIP,
     FloatingIPStatus,
@@ -20,6 +28,7 @@ from fipop.api.objects import (
 from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.helm.charts import Role
 from fipop.ipam.addresses import format_address
+from fipop.rancher.matching import NoRange
 
 PENDING = ConditionContent(
     verdict=Verdict.UNKNOWN,
@@ -72,7 +81,12 @@ class StatusBuilder:
         observation = record.observation if record is not None else None
         addresses = tuple(format_address(claim.address) for claim in decision.holds)
         about_guest = _about_guest(
-            floating_ip, binding, observation, addresses, self._describe_rivals(floating_ip, decision)
+            floating_ip,
+            binding,
+            observation,
+            addresses,
+            rivals=self._describe_rivals(floating_ip, decision),
+            mismatch=self._describe_mismatch(floating_ip, decision),
         )
         guest = _guest(floating_ip, binding, observation)
         if self.inventory.is_leaving(floating_ip.namespace):
@@ -121,6 +135,12 @@ class StatusBuilder:
         merged = merge_conditions(before, conditions, self.now())
         return replace(floating_ip.status, conditions=merged)
 
+    def _describe_mismatch(self, floating_ip: FloatingIP, decision: Decision) -> str:
+        """Return which range of the addresses is of another network than the guest cluster; "" if none is."""
+        guest = self.inventory.known(floating_ip.namespace)
+        found = (describe_mismatch(self.inventory, guest, claim.range) for claim in decision.holds)
+        return next(filter(None, found), "")
+
     def _describe_rivals(self, floating_ip: FloatingIP, decision: Decision) -> str:
         """Return which other guest clusters use an address that the floating IP holds, as sentences."""
         found = []
@@ -129,15 +149,20 @@ class StatusBuilder:
             if rivals:
                 found.append(
                     f"Address {format_address(claim.address)} is also in use in guest cluster "
-                    f"{', '.join(rivals[:MOST_NAMED])}. Remove it there."
+                    f"{', '.join(map(self.inventory.show_guest, rivals[:MOST_NAMED]))}. Remove it there."
                 )
         return " ".join(found)
 
 
 def find_conflict(status: FloatingIPStatus) -> str:
     """Return what a status says of other users of its addresses; "" if it says nothing."""
-    found = (each.message for each in status.conditions if each.reason == CONFLICT)
-    return next(found, "")
+    return find_fault(status, CONFLICT)
+
+
+def find_fault(status: FloatingIPStatus, reason: str) -> str:
+    """Return what `GuestConfigured` says if it has this reason; "" if it has another one."""
+    found = find_condition(status.conditions, ConditionType.GUEST_CONFIGURED)
+    return found.message if found is not None and found.reason == reason else ""
 
 
 def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Condition:
@@ -164,7 +189,9 @@ def _about_guest(
     binding: GuestBinding,
     observation: GuestObservation | None,
     addresses: tuple[str, ...],
+    *,
     rivals: str,
+    mismatch: str,
 ) -> list[Condition]:
     blocker = binding.blocker or (None if addresses else NO_ADDRESS)
     if blocker is not None:
@@ -184,15 +211,22 @@ def _about_guest(
         ]
         if rivals:
             return [conflict.to_condition(ConditionType.GUEST_CONFIGURED), *earlier]
-        return earlier or [(PAUSED if paused else PENDING).to_condition(ConditionType.GUEST_CONFIGURED)]
+        unread = PAUSED if paused else _mismatched(mismatch) if mismatch else PENDING
+        return earlier or [unread.to_condition(ConditionType.GUEST_CONFIGURED)]
     configured = observation.unreachable or observation.configured.get(floating_ip.key, PENDING)
     if observation.unreachable is None and observation.served.get(floating_ip.key) != addresses:
         configured = PAUSED if paused else UNTOLD
+    if mismatch and (configured.verdict is Verdict.TRUE or configured in (PENDING, UNTOLD)):
+        configured = _mismatched(mismatch)
     if rivals:
         configured = conflict
     conditions = [configured.to_condition(ConditionType.GUEST_CONFIGURED)]
     found = observation.conditions
     return conditions + [found[role].to_condition(RELEASE_CONDITIONS[role]) for role in Role if role in found]
+
+
+def _mismatched(message: str) -> ConditionContent:
+    return ConditionContent(verdict=Verdict.FALSE, reason=NoRange.OTHER_NETWORK.value, message=message)
 
 
 def _ready(conditions: Sequence[Condition]) -> Condition:

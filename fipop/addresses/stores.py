@@ -12,7 +12,6 @@ from fipop.api.objects import (
     FloatingIPRange,
     FloatingIPReservation,
     GuestStatus,
-    Owner,
     read_object,
 )
 from fipop.kube.resources import (
@@ -31,6 +30,7 @@ from fipop.rancher.objects import (
     parse_management_cluster,
     parse_namespace,
     parse_provisioning_cluster,
+    show_name,
 )
 from fipop.runtime.store import Store
 
@@ -44,6 +44,7 @@ BY_WAITING = "waiting"
 BY_OWNER = "owner"
 BY_OWNER_NAMESPACE = "owner-namespace"
 BY_FORMER_OWNER = "former-owner"
+"""Of reservations in quarantine: the lineage of who had them."""
 BY_GUEST_ID = "guest-id"
 
 WATCHED: tuple[Resource, ...] = (
@@ -55,11 +56,6 @@ WATCHED: tuple[Resource, ...] = (
     MANAGEMENT_CLUSTERS,
     NAMESPACES,
 )
-
-
-def former_key(owner: Owner) -> tuple[str, str, str]:
-    """Return what a floating IP has in common with the one that it replaces: workspace, cluster, name."""
-    return owner.workspace, owner.cluster, owner.name
 
 
 class Stores:
@@ -86,7 +82,7 @@ class Stores:
                 BY_OWNER: lambda reservation: reservation.spec.owner.key,
                 BY_OWNER_NAMESPACE: lambda reservation: reservation.spec.owner.namespace,
                 BY_FORMER_OWNER: lambda reservation: (
-                    None if reservation.is_held else former_key(reservation.spec.owner)
+                    None if reservation.is_held else reservation.spec.owner.lineage
                 ),
             },
         )
@@ -117,6 +113,26 @@ class Stores:
     def exists(self, guest_id: str) -> bool:
         """Return whether a cluster object of a guest is left: then it may still run, with its addresses."""
         return bool(self.guest_clusters(guest_id)) or self.management.get("", guest_id) is not None
+
+    def display_name(self, cluster: ProvisioningCluster) -> str:
+        """Return what people call a cluster; "" if that is not known."""
+        management = self.management.get("", cluster.cluster_name)
+        return (management.display_name if management is not None else "") or cluster.display_name
+
+    def show_guest(self, guest_id: str) -> str:
+        """Return the id of a guest cluster, with what people call it if that is not the name of its Cluster."""
+        for each in self.guest_clusters(guest_id):
+            display_name = self.display_name(each)
+            return show_name(guest_id, display_name if display_name != each.name else "")
+        return guest_id
+
+    def find_known_as(self, workspace: str, name: str) -> list[ProvisioningCluster]:
+        """Return the Clusters of a workspace that have a name as their own, or as what people call them."""
+        return [
+            each
+            for each in self.clusters.all()
+            if each.namespace == workspace and name in (each.name, self.display_name(each))
+        ]
 
     def is_leaving(self, guest_id: str) -> bool:
         """Return whether Rancher is removing a guest cluster."""

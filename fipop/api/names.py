@@ -30,6 +30,9 @@ ANNOTATION_WAITS = f"{GROUP}/waits"
 ANNOTATION_HANDOVER = f"{GROUP}/handover"
 """On the Lease: until when all that the leader knew of addresses in use stands in the statuses of ranges, as JSON."""
 
+ANNOTATION_GUEST_PROBLEMS = f"{GROUP}/guest-problems"
+"""On the Lease: what is wrong with the links of guest clusters, as JSON (`fipop.api.guest_problems`)."""
+
 ANNOTATION_LEADER_NAMESPACE = f"{GROUP}/leader-namespace"
 """On the CRD of FloatingIPReservation: the namespace of the installation that leads this management cluster."""
 

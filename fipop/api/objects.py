@@ -421,7 +421,8 @@ class Requested(StrEnum):
 class Owner(YamlFields):
     """Who holds, or last held, an address: a floating IP, and the provisioning Cluster that it serves.
 
-    `imported`: the guest cluster keeps running, with its address, after its removal from Rancher.
+    `imported`: the guest cluster keeps running, with its address, after its removal from Rancher. `display_name`: what
+    people call it, where Rancher names it by its id.
     """
 
     namespace: str
@@ -430,11 +431,28 @@ class Owner(YamlFields):
     cluster: str = ""
     workspace: str = ""
     imported: bool = False
+    display_name: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
         """The floating IP's (namespace, name)."""
         return self.namespace, self.name
+
+    @property
+    def known_as(self) -> str:
+        """What people call the cluster."""
+        return self.display_name or self.cluster
+
+    @property
+    def lineage(self) -> tuple[str, str, str]:
+        """What a floating IP has in common with the one that it replaces, whose cluster can have had another id.
+
+        Those are the workspace, what people call the cluster, and the name of the floating IP without that of the
+        cluster.
+        """
+        is_automatic = self.cluster and self.name.startswith(f"{self.cluster}{names.FLOATING_IP_SUFFIX}")
+        own = self.name.removeprefix(self.cluster) if is_automatic else self.name
+        return self.workspace, self.known_as, own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ counts as if it did not exist.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import TypeAlias
 from fipop.api.conditions import ConditionContent, Verdict
 from fipop.api.names import GROUP
 from fipop.ipam.addresses import DHCP_ADDRESSES, Address, Family, FamilyPolicy, parse_addresses
-from fipop.jsons import JsonView, as_list, as_mapping, as_text
+from fipop.jsons import JsonView, as_list, as_mapping, as_text, as_texts
 from fipop.texts import clean
 
 ADDRESSES = "kube-vip.io/loadbalancerIPs"
@@ -66,6 +67,10 @@ class Service:
     families: tuple[Family, ...]
     """Those that the API server granted: at least one."""
     ports: frozenset[Port]
+    is_local: bool
+    """Whether externalTrafficPolicy is Local: only nodes with a pod of the Service serve it."""
+    selector: str
+    """What its pods are selected by, as a digest; "" without a selector."""
     annotation: str
     """The text of ADDRESSES."""
     request: str
@@ -171,6 +176,8 @@ def parse_service(obj: JsonView, *, most_addresses: int = MOST_ADDRESSES) -> Ser
         policy=_read_policy(spec.get("ipFamilyPolicy")),
         families=_read_families(spec.get("ipFamilies")),
         ports=ports if len(ports) <= MOST_PORTS else frozenset(),
+        is_local=spec.get("externalTrafficPolicy") == "Local",
+        selector=_digest_selector(spec.get("selector")),
         annotation=read_text(annotations.get(ADDRESSES)),
         request=read_text(spec.get("loadBalancerIP")),
         note=read_text(annotations.get(ASSIGNED)),
@@ -220,6 +227,11 @@ def _read_families(items: object) -> tuple[Family, ...]:
     """Read the families that the API server granted to a Service; IPv4 if it granted none that is known."""
     known = (_FAMILIES.get(as_text(each)) for each in as_list(items))
     return tuple(dict.fromkeys(each for each in known if each is not None)) or (Family.IPV4,)
+
+
+def _digest_selector(value: object) -> str:
+    found = sorted(as_texts(value).items())
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:16] if found else ""
 
 
 def _read_ports(items: object) -> Iterable[Port]:

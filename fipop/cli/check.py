@@ -17,6 +17,7 @@ from fipop.cli.reading import (
     fail_missing,
     reading_options,
     run_reading,
+    show_ambiguity,
     wait_option,
     wait_until,
 )
@@ -77,8 +78,9 @@ async def _check_once(reading: ReadingOptions, guest: str | None) -> CheckReport
         snapshot = await read_snapshot(client, namespace=reading.operator_namespace)
         chosen = frozenset(find_namespaces(snapshot, guest)) if guest is not None else None
         if guest is not None and not chosen:
-            clusters = snapshot.cache.clusters.all()
-            fail_missing(snapshot, "guest cluster", guest, clusters, Kind.CLUSTERS, Kind.FLOATING_IPS)
+            known = snapshot.list_cluster_names()
+            fail_missing(snapshot, "guest cluster", guest, known, Kind.CLUSTERS, Kind.FLOATING_IPS)
+        show_ambiguity(snapshot, guest)
         probed = [*judge_rights(snapshot), *await probe_secret_rights(client, snapshot)]
     found = [
         each

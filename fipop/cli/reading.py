@@ -21,7 +21,6 @@ import click
 from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api import names
-from fipop.api.objects import KubeObject
 from fipop.cli.go_flags import GoDuration, check_namespace
 from fipop.errors import ApiError, FipopError, UnavailableError
 from fipop.kube.client import KubeClient
@@ -276,14 +275,19 @@ def end(unread: Sequence[Unread], *, is_wrong: bool = False) -> None:
         sys.exit(EXIT_INCOMPLETE)
 
 
-def fail_missing(
-    snapshot: Snapshot, what: str, name: str, known: Iterable[KubeObject], *kinds: Kind
-) -> NoReturn:
-    """End because no object has a name; as not known if not all objects of its `kinds` could be read."""
+def show_ambiguity(snapshot: Snapshot, name: str | None) -> None:
+    """Print if the name of a guest cluster fits several."""
+    text = snapshot.describe_ambiguity(name) if name else ""
+    if text:
+        click.echo(clean(text), err=True)
+
+
+def fail_missing(snapshot: Snapshot, what: str, name: str, known: Iterable[str], *kinds: Kind) -> NoReturn:
+    """End because no object has a name of the `known` ones; as not known if not all of its `kinds` could be read."""
     if not snapshot.is_read(*kinds):
         message = f'{what} "{name}" is not known: not all objects could be read'
         fail(message, EXIT_INCOMPLETE, snapshot.unread)
-    like = suggest(name, (each.name for each in known))
+    like = suggest(name, known)
     fail(f'{what} "{name}" does not exist{like}. Run fipop check to see all', unread=snapshot.unread)
 
 

@@ -94,7 +94,7 @@ def _has_ended(snapshot: Snapshot) -> bool:
 
 def _describe_parts(snapshot: Snapshot) -> dict[str, str]:
     parts = snapshot.installation.rollout_parts
-    return {snapshot.cluster_of(each, each): str(part) for each, part in parts.items()}
+    return {snapshot.show_guest(each): str(part) for each, part in parts.items()}
 
 
 def _choose_shown(parts: Parts) -> Parts:
@@ -111,7 +111,7 @@ def _choose_shown(parts: Parts) -> Parts:
 def _row(snapshot: Snapshot, guest_id: str, part: Part) -> tuple[str, ...]:
     since = f"{age((snapshot.now - part.since).total_seconds())} ago" if part.since is not None else ""
     canary = "yes" if part.is_canary else ""
-    return snapshot.cluster_of(guest_id), guest_id, part.status.value, canary, since, part.reason
+    return snapshot.show_guest(guest_id), guest_id, part.status.value, canary, since, part.reason
 
 
 def _lines(snapshot: Snapshot, shown: Mapping[str, int]) -> Iterator[str]:

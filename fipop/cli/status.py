@@ -18,6 +18,7 @@ from fipop.cli.reading import (
     read_once,
     reading_options,
     run_reading,
+    show_ambiguity,
     wait_option,
     wait_until,
     watch,
@@ -52,6 +53,7 @@ def status(
         return report_status(await read_once(reading), namespace)
 
     found = run_reading(lambda: wait_until(read, _name_awaited, wait))
+    show_ambiguity(found.snapshot, namespace)
     if reading.show(found, _RANGES, (row for each in found.ranges for row in _range_rows(each))):
         for line in _lines(found):
             click.echo(line)
@@ -138,7 +140,7 @@ def _range_rows(each: RangeReport) -> Iterator[tuple[str, ...]]:
 def _wide_row(each: FloatingIPReport, now: datetime) -> tuple[str, ...]:
     found = each.floating_ip
     return (
-        *(found.namespace, found.name, each.cluster, ",".join(found.status.addresses)),
+        *(found.namespace, found.name, each.shown, ",".join(found.status.addresses)),
         *(found.status.range or found.range or "", each.ready.status.value, each.ready.reason),
         age((now - found.created).total_seconds()),
     )

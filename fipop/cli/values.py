@@ -19,6 +19,7 @@ from fipop.cli.reading import (
     read_once,
     reading_options,
     run_reading,
+    show_ambiguity,
 )
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import Kind, Snapshot
@@ -58,9 +59,10 @@ def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None, s
         _show_stable(reading, snapshot)
         return
     clusters = snapshot.cache.clusters.all()
-    chosen = [each for each in clusters if cluster is None or each.is_meant_by(cluster)]
+    chosen = snapshot.find_clusters(cluster) if cluster is not None else list(clusters)
     if cluster is not None and not chosen:
-        fail_missing(snapshot, "guest cluster", cluster, clusters, Kind.CLUSTERS)
+        fail_missing(snapshot, "guest cluster", cluster, snapshot.list_cluster_names(), Kind.CLUSTERS)
+    show_ambiguity(snapshot, cluster)
     if diff is None:
         order = build_order(snapshot.installation.settings)
         lines = [each for one in chosen for each in trace_values(order, one)]
@@ -69,7 +71,9 @@ def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None, s
     else:
         try:
             text, settings = diff.read_text(encoding="utf-8"), snapshot.installation.settings
-            found = preview_change(text, settings, chosen, only_served=cluster is None)
+            found = preview_change(
+                text, settings, chosen, only_served=cluster is None, show=snapshot.show_cluster
+            )
         except (RefusedError, UnicodeDecodeError) as error:
             fail(f"file {diff} {error}")
         reading.show(found, CHANGES, list_changes(found), describe_preview(found))

@@ -20,6 +20,7 @@ from fipop.cli.reading import (
     read_once,
     reading_options,
     run_reading,
+    show_ambiguity,
 )
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import AddressCounts
@@ -80,6 +81,7 @@ def who(*, reading: ReadingOptions, asked: str, guest: bool) -> None:
     if not asked.strip():
         raise click.UsageError("Name an address, a cluster, a range or a Service: the argument is empty.")
     snapshot, found = run_reading(lambda: _find(reading, asked, guest))
+    show_ambiguity(snapshot, asked)
     is_wide = reading.output is Output.WIDE
     rows = (_row(snapshot, each, is_wide=is_wide) for each in found.addresses)
     unknown = _describe_unknown(snapshot, asked) if not (found.addresses or found.waits) else ""
@@ -99,8 +101,8 @@ def who(*, reading: ReadingOptions, asked: str, guest: bool) -> None:
 def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
     """Return that no object has this name; "" for an address, and if one has."""
     has_range = snapshot.cache.ranges.get("", asked) is not None
-    is_known_guest = any(each.is_meant_by(asked) for each in snapshot.cache.clusters.all())
-    if read_address(asked) is not None or has_range or is_known_guest or find_namespaces(snapshot, asked):
+    is_known_guest = bool(snapshot.find_clusters(asked) or find_namespaces(snapshot, asked))
+    if read_address(asked) is not None or has_range or is_known_guest:
         return ""
     if _LIKE_AN_ADDRESS.fullmatch(asked):
         return f'"{asked}" is not an IP address. Name one address, or a range, cluster or Service by its name'
@@ -135,7 +137,7 @@ def _row(snapshot: Snapshot, each: AddressReport, *, is_wide: bool) -> tuple[str
     owner = each.owner
     since = owner.since if owner is not None else None
     row = (
-        *(each.address, each.state.value, owner.cluster if owner else "", str(owner or ""), each.range),
+        *(each.address, each.state.value, owner.shown if owner else "", str(owner or ""), each.range),
         describe_services(each),
         f"{age((snapshot.now - since).total_seconds())} ago" if since is not None else "",
         ",".join(map(str, each.requested_by)),
@@ -155,10 +157,10 @@ def _lines(found: WhoReport) -> Iterator[str]:
         if each.out_of_range:
             yield f'{each.address}: range "{each.range}" no longer assigns it'
         for other in each.contenders:
-            yield f"{each.address}: also used by {other} of cluster {other.cluster or '?'}"
+            yield f"{each.address}: also used by {other} of cluster {other.shown or '?'}"
         for past in each.past_owners:
             yield (
-                f"{each.address}: held by {past} of cluster {past.cluster or '?'} until {moment(past.until)}"
+                f"{each.address}: held by {past} of cluster {past.shown or '?'} until {moment(past.until)}"
             )
     if found.addresses and all(each.owner is None for each in found.addresses):
         yield f"Find owners whose quarantine has ended in the log of the operator: {found.log_query}"
@@ -190,7 +192,8 @@ def free(*, reading: ReadingOptions, range_name: str, count: int, family: str | 
     snapshot = run_reading(lambda: read_once(reading, about_operator=False))
     asked = snapshot.cache.ranges.get("", range_name)
     if asked is None:
-        fail_missing(snapshot, "FloatingIPRange", range_name, snapshot.cache.ranges.all(), Kind.RANGES)
+        known = (each.name for each in snapshot.cache.ranges.all())
+        fail_missing(snapshot, "FloatingIPRange", range_name, known, Kind.RANGES)
     wanted = next((each for each in Family if each.label == family), None)
     found = report_free(snapshot, asked, wanted, count)
     counts = _free_lines(found) if found.free is not None else ()

@@ -341,6 +341,8 @@ class ServiceController:
             self._add_uids(self._cluster.remove(old))
             if is_assigned(old) and self._cluster.keys.sticky_seconds:
                 self._sticky.remember(old, self._client.server_now())
+        elif old is not None and new is not None and _asks_anew(old, new):
+            self._remember(new).rewrites = Rewrites()
         if new is not None:
             self._add_uids(self._cluster.enter(new))
         self._add([change.latest])
@@ -418,6 +420,12 @@ async def _repeat(step: Callable[[], Awaitable[None]]) -> None:
         except ApiError as error:
             logger.warning("Could not begin to lead, retrying", extra={"error": str(error)})
             await asyncio.sleep(BEGIN_RETRY_SECONDS)
+
+
+def _asks_anew(old: Service, new: Service) -> bool:
+    """Return whether the owner of a Service changed what it is: what is written then answers that, and nobody else."""
+    one, other = ((each.is_load_balancer, each.is_ignored, each.class_name) for each in (old, new))
+    return one != other
 
 
 def _refuse_invalid(service: Service) -> Refusal:

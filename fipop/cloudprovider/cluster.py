@@ -104,7 +104,14 @@ class Cluster:
         """Return a Service as a user of addresses."""
         shares = self.keys.allows_sharing(service.namespace)
         name = f"Service {'/'.join(service.key)}"
-        return User(uid=service.uid, name=name, ports=service.ports, shares=shares)
+        return User(
+            uid=service.uid,
+            name=name,
+            ports=service.ports,
+            shares=shares,
+            is_local=service.is_local,
+            pods=(service.namespace, service.selector),
+        )
 
     def build_request(self, service: Service, sticky: tuple[Address, ...] = ()) -> ServiceRequest:
         """Return what a Service asks for; `sticky` is what one of its name had before."""

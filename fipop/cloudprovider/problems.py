@@ -15,17 +15,24 @@ def find_problems(service: Service, user: User, usage: Usage, keys: PoolKeys) ->
     """Return the text of a Warning by its reason; "" if that problem does not exist."""
     # Nothing is known of the addresses of a key that cannot be read.
     are_known = bool(keys.pools) and not any(each.problem for each in keys.pools)
-    shared, outside = [], []
+    shared, dropped, outside = [], [], []
     for address in service.annotated or tuple(filter(None, [service.requested])):
         text, others = format_address(address), usage.find_conflicting(address, user)
         if others:
             shared.append(f"Address {text} is also in use by {name_users(others)}. Change one.")
+        if others := usage.find_dropped(address, user):
+            dropped.append(
+                f"Address {text} is shared with {name_users(others)}, which has other pods, and "
+                "externalTrafficPolicy of one of them is Local. One node announces the address, and drops traffic for "
+                "pods on other nodes. Set Cluster, or give each its own address."
+            )
         if are_known and address not in DHCP_ADDRESSES and not keys.has_address(address):
             outside.append(f"Address {text} is in no pool of the ConfigMap. fipop leaves it as it is.")
     odd = find_spelling_warnings("annotation", {IGNORE: service.ignore}, {IGNORE: ("", *EXACT)})
     return {
         "AnnotationUnusual": " ".join(odd),
         "AddressInUse": " ".join(shared),
+        "SharedAddressLocal": " ".join(dropped),
         "AddressOutsidePools": " ".join(outside),
         "InvalidAddress": "" if is_assigned(service) else _find_invalid(service),
         "FamilyMissing": "" if is_assigned(service) else _find_missing_family(service),

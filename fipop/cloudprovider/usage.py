@@ -22,6 +22,10 @@ class User:
     ports: frozenset[Port] = frozenset()
     shares: bool = False
     """Whether its namespace allows Services to share addresses."""
+    is_local: bool = False
+    """Whether only nodes with one of its pods serve it (externalTrafficPolicy: Local)."""
+    pods: tuple[str, str] = ("", "")
+    """Its namespace, and what its pods are selected by."""
 
     def can_share_with(self, other: User) -> bool:
         """Return whether both allow sharing, have ports, and have no port in common."""
@@ -58,6 +62,18 @@ class Usage:
             return []
         others = (each for each in self._users.get(address, {}).values() if each.uid != user.uid)
         return [each for each in others if address.family is Family.IPV6 or not user.can_share_with(each)]
+
+    def find_dropped(self, address: Address, user: User) -> list[User]:
+        """Return the users that share an address with `user`, and have other pods, if one of both is Local.
+
+        One node announces the address. It drops what is for pods of a Local Service on other nodes.
+        """
+        others = (each for each in self._users.get(address, {}).values() if each.uid != user.uid)
+        return [
+            each
+            for each in others
+            if user.can_share_with(each) and (user.is_local or each.is_local) and user.pods != each.pods
+        ]
 
     def is_free(self, address: Address, user: User) -> bool:
         """Return whether no other user has an address."""

@@ -12,13 +12,14 @@ from fipop.errors import ApiError, FipopError
 from fipop.guests.access import KubeconfigMissingError, NotConnectedError
 from fipop.guests.config_map import ConfigMapResult, Outcome, describe_hidden
 from fipop.guests.desired import DesiredState
-from fipop.guests.harvester import is_taken_by_harvester
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import Step
+from fipop.guests.takers import Taker, is_affected
 from fipop.guests.visit_state import Visit
-from fipop.helm.charts import Role
+from fipop.helm.charts import Role, wanted_overrides
 from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release, ReleaseOwner, Status, find_places
+from fipop.rancher.matching import Guest, find_name_hint
 from fipop.rollout.plan import ReleaseGoal
 from fipop.settings.options import Settings
 from fipop.texts import sentence
@@ -26,7 +27,6 @@ from fipop.texts import sentence
 PROVISIONING = "GuestProvisioning"
 IN_TRANSIT = frozenset({PROVISIONING, LEAVING})
 """Reasons of guest clusters that Rancher is making or removing: no action is needed."""
-HARVESTER_TAKES = "HarvesterTakesServices"
 LABELS_CHANGE = "LabelsChange"
 
 _LEFT = {
@@ -66,7 +66,13 @@ def describe_visit(
         conditions = dict.fromkeys(Role, judge_unseen(visit.unseen))
     elif desired.keeps:
         conditions = judge_releases(
-            visit.steps, visit.goal, visit.record, settings, problem=problem, held_up=held_up
+            visit.steps,
+            visit.goal,
+            visit.record,
+            settings,
+            guest=visit.guest,
+            problem=problem,
+            held_up=held_up,
         )
     return GuestObservation(
         reachable=True,
@@ -153,25 +159,30 @@ def judge_releases(
     record: GuestRecord,
     settings: Settings,
     *,
+    guest: Guest,
     problem: ChartError | None,
     held_up: str,
 ) -> dict[Role, ConditionContent]:
     """Judge all releases. `problem`: why charts cannot be had. `held_up`: why nothing is changed anywhere."""
     places = {each.role: (each.namespace, each.name) for each in find_places(settings, ())}
-    unknown = settings.unknown_release_options
-    return {
-        each.release.role: judge_release(
+    unknown, found = settings.unknown_release_options, dict[Role, ConditionContent]()
+    for each in steps:
+        role = each.release.role
+        found[role] = judge_release(
             each,
             "OptionUnknown" if unknown else goal.reason_of(each.release),
-            place=places[each.release.role],
+            place=places[role],
             error=record.find_error(each.release) if each.verb.needs_helm else None,
             problem=problem,
             held_up=describe_unknown_options(unknown) if unknown else held_up,
-            is_taken_by_harvester=is_taken_by_harvester(each.release, record.other_providers or ()),
+            taker=record.taker if is_affected(each.release) else None,
             restless=record.describe_rest(),
         )
-        for each in steps
-    }
+        if hint := _find_override_hint(role, guest, settings):
+            reason = "DisplayNameIgnored" if found[role].reason == "Ready" else found[role].reason
+            message = " ".join(filter(None, (found[role].message, hint)))
+            found[role] = replace(found[role], reason=reason, message=message)
+    return found
 
 
 def judge_release(
@@ -182,14 +193,14 @@ def judge_release(
     error: FipopError | None = None,
     problem: ChartError | None = None,
     held_up: str = "",
-    is_taken_by_harvester: bool = False,
+    taker: Taker | None = None,
     restless: str = "",
 ) -> ConditionContent:
     """Judge a release.
 
     `reason`: why it can be left as it is. `place`: where the options want it. `error`: of helm. `problem`: why the
-    wanted charts cannot be had. `held_up`: why nothing is changed anywhere, a sentence. `is_taken_by_harvester`:
-    Harvester's own controller takes the Services. `restless`: that labels change what it should be again and again.
+    wanted charts cannot be had. `held_up`: why nothing is changed anywhere, a sentence. `taker`: another controller,
+    which takes the Services. `restless`: that labels change what it should be again and again.
     """
     release, waits = step.release, step.verb.needs_helm
     if release.status is Status.ABSENT:
@@ -214,18 +225,18 @@ def judge_release(
         LABELS_CHANGE: restless,
         "ReleaseNameChanged": f"Release {release} keeps its name and namespace." if is_renamed else "",
         reason or "Drift": f"{_LEFT[reason]}." if is_awaited else _describe_drift(step, reason or "Drift"),
-        HARVESTER_TAKES: _describe_harvester() if is_taken_by_harvester else "",
+        taker.value if taker is not None else "-": taker.message if taker is not None else "",
         "OthersRun": _describe_conflicting(release.conflicting_workloads),
     }
     found = [name for name, note in notes.items() if name and note]
-    is_ready = not release.problem and not is_taken_by_harvester
+    is_ready = not release.problem and taker is None
     told = [held_up, *filter(None, notes.values())]
     if held_up or is_awaited:
         cause = reason
     elif release.problem:
         cause = "NotReady"
     else:
-        cause = HARVESTER_TAKES if is_taken_by_harvester else found[0] if found else "Ready"
+        cause = taker.value if taker is not None else found[0] if found else "Ready"
     return ConditionContent(
         verdict=Verdict.TRUE if is_ready else Verdict.FALSE,
         reason=cause,
@@ -279,6 +290,14 @@ def _find_blocker(release: Release) -> tuple[str, str]:
     return "", ""
 
 
+def _find_override_hint(role: Role, guest: Guest, settings: Settings) -> str:
+    """Return that an override has the display name of a guest cluster, where its name counts; "" if none has."""
+    for each in wanted_overrides(settings).get(role, ()):
+        if hint := find_name_hint(guest, each.clusters):
+            return f'Override "{each.name}" of chart {role.value} does not fit this guest cluster{hint}.'
+    return ""
+
+
 def _describe_drift(step: Step, reason: str) -> str:
     if not step.drift:
         return ""
@@ -290,11 +309,4 @@ def _describe_conflicting(conflicting: tuple[str, ...]) -> str:
         f"{', '.join(conflicting[:_NAMED])} does the same work in this guest cluster. Remove one."
         if conflicting
         else ""
-    )
-
-
-def _describe_harvester() -> str:
-    return (
-        "Deployment kube-system/harvester-cloud-provider takes every Service of type LoadBalancer. Set "
-        "loadBalancerClass of the Services, or switch off its Service controller with the chart values of the cluster."
     )

@@ -133,7 +133,8 @@ class DemandController:
             return
         if record.demand is None:  # the first list of this leader: it goes on where a former one ended
             record.idle_since = self._read_idle_since(guest.id)
-        uses = read_uses(services, self._find_classes(record, guest), now)
+        classes = self._find_classes(record, guest)
+        uses = read_uses(services, classes, now)
         given = self._see(record, guest, found, uses)
         if not given.floating_ips:
             return
@@ -144,6 +145,9 @@ class DemandController:
             if each.name not in plan.busy
         }
         finding = judge_demand(given, plan, found.name)
+        if finding == MET and record.taker is not None and not classes:
+            message = f"No Service without a class counts as waiting. {record.taker.message}"
+            finding = ConditionContent(verdict=Verdict.TRUE, reason=record.taker.value, message=message)
         failure: ApiError | None = None
         try:
             for want in plan.makes:
@@ -170,16 +174,12 @@ class DemandController:
     def _find_classes(self, record: GuestRecord, guest: Guest) -> frozenset[str]:
         """Return the classes that fipop's provider serves: "" is that of Services without one.
 
-        Those are Harvester's if its Service controller runs; on Harvester only a visit that reads Deployments knows.
+        Those are another controller's if one takes every Service; on Harvester only a visit that reads Deployments
+        knows.
         """
         classes = read_classes(self.configuration.settings.kubevip_cloud_provider_chart_values.values)
-        other_providers = record.other_providers
-        is_taken = (
-            guest.on_harvester
-            if other_providers is None
-            else any(each.takes_services for each in other_providers)
-        )
-        return classes - {""} if is_taken else classes
+        is_unknown = guest.on_harvester and record.other_providers is None
+        return classes - {""} if is_unknown or record.taker is not None else classes
 
     def _see(
         self, record: GuestRecord, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
@@ -244,7 +244,7 @@ class DemandController:
             demand = record.demand.to_condition(ConditionType.DEMAND_MET)
             conditions.append(replace(demand, observed_generation=before.observed_generation))
             named = tuple(_name_waiting(each, now) for each in plan.waiting[:MOST_WAITING])
-            is_shown = bool(named) and record.demand != MET
+            is_shown = bool(named) and record.demand.verdict is not Verdict.TRUE
             shown = WaitingStatus(services=named, count=len(plan.waiting)) if is_shown else None
         return replace(
             before,

@@ -25,6 +25,8 @@ from fipop.rollout.member import Member
 from fipop.runtime.configuration import Configuration
 from fipop.settings.options import Settings
 
+AUTO_INTERFACE = "auto"
+"""kube-vip on each node chooses the interface with a subnet that contains the address."""
 BARE_SECONDS = 600.0
 """How long a guest cluster without a floating IP keeps the keys of fipop."""
 
@@ -66,7 +68,7 @@ class DesiredState:
     @property
     def names_interface(self) -> bool:
         """Whether a floating IP names an interface."""
-        return any(each.spec.interface for each in self.floating_ips)
+        return any(each.spec.interface not in ("", AUTO_INTERFACE) for each in self.floating_ips)
 
     @property
     def served(self) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -121,7 +123,7 @@ def describe_interface_mismatch(
     """Return how the interface of a floating IP contradicts that of its network; "" if it does not."""
     found = cache.ranges.get("", floating_ip.status.range or "")
     network, wanted = (found.harvester_network or "", floating_ip.spec.interface) if found else ("", "")
-    for name, interface in interfaces.items() if network and wanted else ():
+    for name, interface in interfaces.items() if network and wanted not in ("", AUTO_INTERFACE) else ():
         if is_same_network(network, name) and interface != wanted:
             return (
                 f"Interface {wanted} is not that of network {name}: ConfigMap kube-system/{HARVESTER_MAP} of the guest "

@@ -6,6 +6,7 @@ Once all links of one are there, it gets a floating IP, unless it has one or wan
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,9 +19,11 @@ from fipop.addresses.reconciler import request_users
 from fipop.addresses.reports import News
 from fipop.api import names
 from fipop.api.conditions import ConditionType, find_condition
+from fipop.api.guest_problems import GuestProblem
 from fipop.api.objects import FloatingIP
 from fipop.errors import ConflictError, NamespaceTerminatingError
 from fipop.guests.record import GuestRecord
+from fipop.interfaces import loop_time
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
@@ -34,7 +37,7 @@ from fipop.kube.resources import (
 )
 from fipop.metrics.counters import forget_guest
 from fipop.rancher.discovery import discover_guest, retry_delay_seconds
-from fipop.rancher.link_reader import LinkReader
+from fipop.rancher.link_reader import KEPT_SECONDS, LinkReader
 from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, choose_cluster, resolve_cached
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
@@ -50,6 +53,7 @@ from fipop.runtime.queues import (
 )
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import RetryAfter
+from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +67,12 @@ RESOLVE_ATTEMPTS = 3
 """Links that change meanwhile are resolved up to 3 times; each attempt is two requests at most."""
 UNKNOWN_AFTER = timedelta(seconds=60)
 """An imported cluster without a provider is of unknown kind after 60 s of Ready: Rancher detects others at once."""
+LASTING_SECONDS = 5.0
+"""What is missing for a moment beside a new Cluster is no fault."""
+LINKS_SECONDS = 60.0
+"""How often the links of a guest cluster on Harvester are read again that waits for its first floating IP."""
+UNRESOLVED = "GuestUnresolved"
+CONTRADICTION = "CredentialMismatch"
 
 
 @dataclass(slots=True)
@@ -91,6 +101,12 @@ class GuestDirectory:
         if not self.inventory.exists(guest_id) or isinstance(self._resolve_cached(guest_id), NotAGuest):
             return True
         return management is not None and not (management.provisioned or management.connected)
+
+    def needs_reading(self, guest_id: str, record: GuestRecord) -> bool:
+        """Return whether what a guest cluster stands on can have changed without an event since it was read."""
+        guest = self.inventory.known(guest_id)
+        is_on_harvester = guest is not None and guest.on_harvester
+        return is_on_harvester and loop_time() - record.resolved_at >= KEPT_SECONDS
 
     def is_readable(self, guest_id: str) -> bool:
         """Return whether Rancher has a way to a guest cluster."""
@@ -169,7 +185,24 @@ class GuestDirectory:
             guest, is_resolved = found.guest, found.is_resolved
         elif not is_resolved:
             guest = None
-        return self.inventory.note_guest(guest_id, guest, is_resolved=is_resolved)
+        problem = "" if isinstance(found, Guest) else sentence(found.message)
+        return self.inventory.note_guest(guest_id, guest, is_resolved=is_resolved, problem=problem)
+
+    def list_problems(self) -> tuple[GuestProblem, ...]:
+        """Return what is wrong with the links of guest clusters; a cause that several have once, with all of them."""
+        found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for guest_id, record in self.records.items():
+            guest = record.guest
+            if guest is None or guest.deleting:
+                continue
+            if record.problem and not record.is_resolved:
+                found[UNRESOLVED, record.problem].append(guest_id)
+            elif guest.warning:
+                found[CONTRADICTION, guest.warning].append(guest_id)
+        return tuple(
+            GuestProblem(reason=reason, message=message, guests=tuple(sorted(guest_ids)))
+            for (reason, message), guest_ids in sorted(found.items())
+        )
 
     def is_pending(self, guest_id: str) -> bool:
         """Return whether a guest cluster exists of which nothing was resolved yet."""
@@ -222,6 +255,7 @@ class GuestReconciler:
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Resolve the links of a guest cluster, whichever of its objects changed, and create its floating IP."""
         found, news = await self.guests.discover(guest_id)
+        self.guests.record(guest_id).resolved_at = loop_time()
         self.queues.add(*request_users(self.guests.inventory, news))
         if found is None or isinstance(found, NotAGuest):
             return None
@@ -239,12 +273,21 @@ class GuestReconciler:
             self.queues.add(*map(request_floating_ip, floating_ips), visit, request_waiting())
         if isinstance(found, Waiting):
             return self._wait(guest_id, record, found)
-        record.failed_lookups = 0
+        record.failed_lookups, record.unresolved_since = 0, None
+        if found.warning and is_news:
+            self._warn(found, CONTRADICTION, found.warning)
         seconds = self._seconds_to_replacement(found)
+        if seconds == 0 and found.on_harvester and not is_made:
+            return RetryAfter(LINKS_SECONDS)  # what it stands on can be corrected in place, without an event
         return RetryAfter(seconds) if seconds is not None and seconds > 0 else None
 
     def _wait(self, guest_id: str, record: GuestRecord, waiting: Waiting) -> RetryAfter | None:
         logger.debug("Guest cluster is waiting", extra={"guest": guest_id, "reason": waiting.message})
+        since = record.unresolved_since = record.unresolved_since or loop_time()
+        is_lasting = loop_time() - since >= LASTING_SECONDS or not waiting.needs_retry
+        if waiting.guest is not None and not waiting.is_resolved and is_lasting:
+            message = f"No range is chosen for the guest cluster. {record.problem}"
+            self._warn(waiting.guest, UNRESOLVED, message)
         if not waiting.needs_retry:
             return None
         age = (self.guests.client.server_now() - waiting.created).total_seconds()
@@ -263,13 +306,12 @@ class GuestReconciler:
             return True
         if (guest.on_harvester or guest.cluster.opted_in) and not is_retry:
             message = describe_misfits(self.guests.inventory, guest)
-            self.events.record(
-                reference_to(PROVISIONING_CLUSTERS, guest.cluster.metadata),
-                EventType.WARNING,
-                "NoMatchingRange",
-                f"No FloatingIP is created. {message}",
-            )
+            self._warn(guest, "NoMatchingRange", f"No FloatingIP is created. {message}")
         return False
+
+    def _warn(self, guest: Guest, reason: str, message: str) -> None:
+        about = reference_to(PROVISIONING_CLUSTERS, guest.cluster.metadata)
+        self.events.record(about, EventType.WARNING, reason, message)
 
     def _seconds_to_replacement(self, guest: Guest) -> float | None:
         """Return in how many seconds a guest cluster gets a floating IP; None if it has one, or wants none."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fipop.helm.charts import Role
 from fipop.helm.releases import Release, Status
 from fipop.helm.workloads import HARVESTER_RELEASE, PARKED_LABEL, Workload
 from fipop.jsons import Json
@@ -34,12 +33,6 @@ def should_park(kube_vip: Release, *, removes: bool) -> bool | None:
     if kube_vip.status is not Status.DEPLOYED or not any(each.observed for each in kube_vip.workloads):
         return None
     return any(each.observed and each.wanted > 0 for each in kube_vip.workloads)
-
-
-def is_taken_by_harvester(release: Release, other_providers: Iterable[Workload]) -> bool:
-    """Whether Harvester's own controller takes the Services that a release of the cloud provider should serve."""
-    takes = any(each.takes_services for each in other_providers) and release.role is Role.CLOUD_PROVIDER
-    return takes and not any(each.serves_class for each in release.workloads)
 
 
 def build_patch(harvester: Workload, *, park: bool) -> Json:

@@ -11,6 +11,7 @@ from fipop.api.conditions import ConditionContent
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
 from fipop.guests.observed import Observed
+from fipop.guests.takers import Taker, find_taker
 from fipop.helm.charts import Target
 from fipop.helm.releases import Release, ReleaseOwner
 from fipop.helm.workloads import Workload
@@ -58,6 +59,10 @@ class GuestRecord(AddressRecord):
     announced: Discovery | None = None
     """What was found when its floating IPs and a visit were enqueued for it last."""
     failed_lookups: int = 0
+    resolved_at: float = -math.inf
+    """When its links were read last."""
+    unresolved_since: float | None = None
+    """Since when a link of it cannot be read; None if all could be."""
 
     # Visits
 
@@ -97,6 +102,8 @@ class GuestRecord(AddressRecord):
     """When helm was last done with the guest cluster."""
     other_providers: tuple[Workload, ...] | None = None
     """The Deployments that matter to the cloud provider, as they were read last."""
+    has_service_lb: bool = False
+    """Whether ServiceLB of K3s runs, as its DaemonSets were read last."""
     foreign: set[str] = field(default_factory=set)
     """The uids of Secrets of releases that kube-fip-operator did not make, so that helm is asked once."""
     began_at: float | None = None
@@ -107,6 +114,11 @@ class GuestRecord(AddressRecord):
     """When its labels chose its target instead of another one of the same rollout."""
     _chosen: tuple[object, tuple[Target, Target | None]] | None = None
     """The targets of this guest cluster, and what they were chosen from."""
+
+    @property
+    def taker(self) -> Taker | None:
+        """Another controller that takes every Service, as far as that is known."""
+        return find_taker(self.other_providers, has_service_lb=self.has_service_lb)
 
     def choose_targets(
         self, cluster: ProvisioningCluster, target: Target, stable: Target | None

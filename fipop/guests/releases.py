@@ -24,7 +24,7 @@ from fipop.guests.observed import Observed, list_revisions, observe
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import Step, Verb, plan_releases
 from fipop.helm.chart_store import Access, ChartStore
-from fipop.helm.charts import Chart, Role, Values, hide_values
+from fipop.helm.charts import Chart, Role, Target, Values, hide_values
 from fipop.helm.command import Helm, HelmCommand
 from fipop.helm.errors import HelmError, HelmFailure
 from fipop.helm.releases import Release, ReleaseOwner, Status, build_labels, label_as_seen, take_over
@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 KIND = "install"
 """The kind of keys: a guest cluster whose releases have to change, by its id."""
+_OTHER_NAME = "-fipop"
+"""What the name of objects ends with if that of the release is taken."""
 _EVENTS = {Role.KUBE_VIP: GuestEvent.KUBE_VIP_INSTALL, Role.CLOUD_PROVIDER: GuestEvent.CLOUD_PROVIDER_INSTALL}
 
 
@@ -221,11 +223,23 @@ class InstallStep:
             release = next(iter(await self._list_revisions(release)), release)
         values = target.values[release.role]
         name = str(values.get("nameOverride") or release.object_name or self._choose_name(release))
-        release = replace(release, object_name=name)
         access = Access.of(control.configuration.settings)
         chart = await control.charts.path(target.charts[release.role], access)
+        is_chosen = not values.get("nameOverride") and release.status is Status.ABSENT
+        try:
+            await self._run_upgrade(release, chart, target, name)
+        except HelmError as error:
+            # A kube-vip for the control plane has a ServiceAccount and roles of that name, by kube-vip's manifests.
+            # helm refused before it made anything.
+            if error.failure is not HelmFailure.NAME_TAKEN or not is_chosen or name.endswith(_OTHER_NAME):
+                raise
+            await self._run_upgrade(release, chart, target, f"{release.name}{_OTHER_NAME}")
+
+    async def _run_upgrade(self, release: Release, chart: Path, target: Target, name: str) -> None:
+        """Install or upgrade a release whose objects have a name. Raises FipopError."""
+        release = replace(release, object_name=name)
+        values = {**target.values[release.role], "nameOverride": name}
         labels = build_labels(target, release)
-        values = {**values, "nameOverride": name}
         try:
             with self._helm(release, labels, what=target.charts[release.role]) as command:
                 await command.install_or_upgrade(release.name, chart, values, namespace=release.namespace)
@@ -265,7 +279,7 @@ class InstallStep:
         here = (release.namespace, release.name)
         taken = {each.name for each in self.observed.daemon_sets if (each.namespace, each.release) != here}
         is_harvester = self.desired.guest.on_harvester and release.role is Role.KUBE_VIP
-        return f"{release.name}-fipop" if is_harvester or release.name in taken else release.name
+        return f"{release.name}{_OTHER_NAME}" if is_harvester or release.name in taken else release.name
 
     async def _uninstall(self, release: Release) -> None:
         with self._helm(release) as command:

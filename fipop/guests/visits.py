@@ -74,7 +74,14 @@ from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
 from fipop.rancher.matching import Guest
 from fipop.rollout.controller import RolloutController
 from fipop.runtime.configuration import Configuration
-from fipop.runtime.queues import Event, Request, WorkQueues, request_floating_ip, request_visit
+from fipop.runtime.queues import (
+    Event,
+    Request,
+    WorkQueues,
+    request_floating_ip,
+    request_guest,
+    request_visit,
+)
 from fipop.runtime.workqueue import RetryAfter
 
 logger = logging.getLogger(__name__)
@@ -123,6 +130,8 @@ class VisitController:
                 seconds = await self._serve_or_read(guest_id)
             finally:
                 self.gate.note_tried(guest_id)
+        if self.gate.is_open and self.guests.needs_reading(guest_id, self.guests.record(guest_id)):
+            self.queues.add(request_guest(guest_id))  # its network can be another one, without an event
         interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
         return self._retry_after(min(interval, seconds or interval))
 
@@ -272,6 +281,7 @@ class VisitController:
             visit.unseen, record.releases = error, ()
             return
         record.other_providers = observed.other_providers
+        record.has_service_lb = any(each.is_service_lb for each in observed.daemon_sets)
         record.releases = record.mark_foreign(observed.releases)
         visit.observed, visit.observed_at = replace(observed, releases=record.releases), began
 

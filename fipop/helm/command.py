@@ -52,6 +52,9 @@ _FAILURES = tuple(
         (HelmFailure.IN_PROGRESS, r"another operation \(install/upgrade/rollback\) is in progress"),
         (HelmFailure.NAME_TAKEN, r"invalid ownership metadata|cannot be imported into the current release"),
         (HelmFailure.DENIED, r"because it is being terminated"),
+        (HelmFailure.NO_TLS, r"server gave http response to https client"),
+        (HelmFailure.RANCHER_WEBHOOK, r"webhook \"rancher\.cattle\.io[.\"]"),
+        (HelmFailure.POD_SECURITY, r"violates podsecurity"),
         (HelmFailure.CERTIFICATE, r"x509: |tls: failed to verify|certificate signed by unknown"),
         (
             HelmFailure.RENDERING,
@@ -102,6 +105,11 @@ _FIELD = re.compile(
     r"is invalid: \[?([A-Za-z][A-Za-z0-9_.\[\]]{1,120}): |Go struct field [A-Za-z]{1,60}\.([A-Za-z0-9_.\[\]]{1,120})"
     r'|unknown field "([A-Za-z0-9_.\[\]]{1,120})"'
 )
+_TAKEN = re.compile(
+    r'\b([A-Z][A-Za-z]{2,40}) "([a-z0-9][-a-z0-9.:]{0,252})" in namespace "([-a-z0-9]{0,63})" exists and cannot be'
+)
+_OWNER = re.compile(r'release-name" must equal "[^"\n]{1,64}": current value is "([a-z0-9][-a-z0-9.]{0,52})"')
+_WEBHOOK = re.compile(r"webhook \"(rancher\.cattle\.io[-a-z0-9.]{0,64})\"")
 _AS_KIND = re.compile(r"\b([A-Z][A-Za-z]{2,40}) in version \"[a-z0-9]{1,10}\" cannot be handled as")
 
 
@@ -181,6 +189,10 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
                 cause = str(ended.problem)
         elif failure is HelmFailure.INVALID:
             cause = _find_field(words)
+        elif failure is HelmFailure.NAME_TAKEN:
+            cause = _find_taken(words)
+        elif failure is HelmFailure.RANCHER_WEBHOOK:
+            cause = "".join(_WEBHOOK.findall(words)[:1])
         # Only without a guest cluster: what it was led to write is quoted nowhere.
         quote = _quote(words) if self._guest is None else ""
         return HelmError(action=verb, subject=self._what, failure=failure, cause=cause, quote=quote)
@@ -239,6 +251,17 @@ def _quote(words: str) -> str:
     """Return in one line why helm failed: helm 4 says it in several, and `template` ends with advice."""
     reason = re.split(r"^Error: ", words, flags=re.MULTILINE)[-1].partition("\n\nUse --debug")[0]
     return clean(" ".join(reason.split()), _LONGEST_QUOTE)
+
+
+def _find_taken(words: str) -> str:
+    """Return which object is there already, and the release that it is of, as far as helm names them."""
+    found, owner = _TAKEN.search(words), _OWNER.search(words)
+    if found is None:
+        return ""
+    kind, name, namespace = found.groups()
+    return f"{kind} {namespace}/{name}".replace(" /", " ") + (
+        f", which is of release {owner[1]}" if owner is not None else ", which is of no release"
+    )
 
 
 def _find_field(words: str) -> str:

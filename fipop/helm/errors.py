@@ -19,13 +19,28 @@ class HelmFailure(StrEnum):
     UNAUTHORIZED = "the credential is not accepted"
     FORBIDDEN = "the credential does not have the right to do that"
     DENIED = "an admission webhook or policy of the cluster refused it, or its namespace is being deleted"
+    RANCHER_WEBHOOK = (
+        "an admission webhook of Rancher refused it or did not answer. Check the Deployment "
+        "cattle-system/rancher-webhook of the guest cluster"
+    )
+    POD_SECURITY = (
+        "PodSecurity of its namespace refused it. kube-vip uses the network of its nodes: label the namespace "
+        "pod-security.kubernetes.io/enforce=privileged, or install into kube-system"
+    )
     REFUSED = "fipop refused the answer of the cluster"
     TOO_MUCH = "it wrote more output than fipop reads"
     CHART_NOT_FOUND = "there is no such chart or version"
     CERTIFICATE = "the server's certificate is not trusted"
+    NO_TLS = (
+        "the registry speaks http, and fipop reads registries over TLS only. Serve it with TLS, use a chart repository "
+        "over http, or mount the archive of the chart"
+    )
     RENDERING = "the chart cannot be rendered with these values"
     INVALID = "the cluster refused an object of the chart"
-    NAME_TAKEN = "an object of that name belongs to something else"
+    NAME_TAKEN = (
+        "an object of that name belongs to something else. Set another name as nameOverride in the values of the "
+        "chart, or remove the object"
+    )
     IN_PROGRESS = "another operation on the release is under way"
     UNKNOWN = "its output names no known cause"
 
@@ -43,9 +58,9 @@ class HelmError(GuestError):
         self.failure = failure
         self.cause = cause
         self.quote = quote
-        super().__init__(
-            f"helm {action} of {subject} failed: {failure.value}" + (f": {cause}" if cause else "")
-        )
+        reason, remedy = failure.value.partition(". ")[::2]
+        text = ". ".join(filter(None, (reason + (f": {cause}" if cause else ""), remedy)))
+        super().__init__(f"helm {action} of {subject} failed: {text}")
 
 
 class ChartError(GuestError):

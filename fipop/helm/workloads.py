@@ -15,6 +15,8 @@ PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
 """A node selector that no node has, as kube-fip-operator sets it: a guest cluster that it parked is parked."""
 HARVESTER_RELEASE = "harvester-cloud-provider"
 """The release by which RKE2 installs Harvester's cloud provider, with a kube-vip of its own."""
+SERVICE_LB_LABEL = "svccontroller.k3s.cattle.io/svcname"
+"""On each DaemonSet by which ServiceLB of K3s serves a Service."""
 
 _SYSTEM_NAMESPACE = "kube-system"
 _NAMED = 5
@@ -41,6 +43,8 @@ class Workload:
     wanted: int
     ready: int
     observed: bool
+    has_pods: bool = True
+    """False if a DaemonSet wants pods, and its controller made none."""
     runs_kube_vip: bool = False
     announces_services: bool = False
     """Whether it runs kube-vip for Services, not for the control plane alone."""
@@ -51,6 +55,8 @@ class Workload:
     """Whether that cloud provider serves the Services of a class alone."""
     takes_services: bool = False
     """Whether it is Harvester's cloud provider with its Service controller on, which takes every Service."""
+    is_service_lb: bool = False
+    """Whether ServiceLB of K3s runs it for a Service."""
 
     @property
     def is_ready(self) -> bool:
@@ -96,6 +102,16 @@ def parse_ready_since(pod: Json) -> datetime | None:
     return None
 
 
+def runs_program(workload: JsonView, program: str) -> bool:
+    """Return whether a container of a workload runs a program, by its image or by a word of its command line."""
+    pod = as_mapping(as_mapping(as_mapping(workload.get("spec")).get("template")).get("spec"))
+    containers = map(as_mapping, as_list(pod.get("containers"))[:_MOST_CONTAINERS])
+    return any(
+        program in (_program(each), *(word.rpartition("/")[2] for word in _arguments(each)))
+        for each in containers
+    )
+
+
 def describe(workloads: Iterable[Workload]) -> str:
     """Return a clause about what does not run; "" if all of it does, and there is any."""
     mine = tuple(workloads)
@@ -112,6 +128,11 @@ def _describe(workload: Workload) -> str:
     if workload.wanted == 0:
         hint = "no node matches its node selector, affinity and tolerations"
         return f"{workload} has no pods: {hint if workload.kind == 'DaemonSet' else 'it is scaled to 0'}"
+    if not workload.has_pods:
+        return (
+            f"{workload} has none of its {workload.wanted} pods yet. If that stays so, PodSecurity of its namespace "
+            "may refuse them: label it pod-security.kubernetes.io/enforce=privileged, which kube-vip needs"
+        )
     return f"{workload} has {workload.ready} of {workload.wanted} pods ready"
 
 
@@ -137,6 +158,7 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
         ready=ready,
         observed=_count(as_mapping(item.get("status")), "observedGeneration")
         >= _count(metadata, "generation"),
+        has_pods=as_mapping(item.get("status")).get("currentNumberScheduled") != 0,
         runs_kube_vip=bool(kube_vips),
         announces_services=any(parse_go_bool(_read_env(each, "svc_enable")) for each in kube_vips),
         is_parked=as_mapping(pod.get("nodeSelector")).get(PARKED_LABEL) == "true",
@@ -145,6 +167,7 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
             parse_go_bool(_read_env(each, "KUBEVIP_ENABLE_LOADBALANCERCLASS")) for each in providers
         ),
         takes_services=is_harvester and any(map(_has_service_controller, containers)),
+        is_service_lb=kind == "DaemonSet" and SERVICE_LB_LABEL in as_mapping(metadata.get("labels")),
     )
 
 

@@ -10,16 +10,15 @@ import base64
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 from kubernetes.aio.client.configuration import Configuration
 
 from fipop.errors import GuestError, StartError
 from fipop.interfaces import ApiRequest, ApiResponse, ApiServer
-from fipop.jsons import Json
+from fipop.jsons import JsonView, as_list, as_mapping, as_text
 from fipop.kube.server import HttpServer
-from fipop.settings.yaml import parse_yaml
+from fipop.settings.yaml import RefusedError, parse_yaml
 
 ANSWER_BYTES = 2 << 20
 PAGES, PAGE_ITEMS = 20, 200
@@ -27,8 +26,15 @@ PAGES, PAGE_ITEMS = 20, 200
 CONNECTIONS = 64
 """All guest clusters behind one Rancher share so many connections, which bounds the answers that are read at once."""
 _MOST_KUBECONFIG = 64 * 1024
-_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, StopIteration)
-"""What reading a kubeconfig raises that has another shape."""
+_OTHER_CREDENTIALS = {
+    "exec": "a program that gets its credential",
+    "auth-provider": "a program that gets its credential",
+    "client-certificate-data": "a client certificate",
+    "client-certificate": "a client certificate",
+    "tokenFile": "the path of a token",
+    "username": "a password",
+}
+"""What users of kubeconfigs have instead of a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +55,73 @@ def read_kubeconfig(data: bytes, guest_id: str) -> GuestAccess:
 
     Nothing else of it counts: no program is run, no file is read, no proxy is used that it names.
     """
+    document = _parse(data)
+    context = as_mapping(_named(document, "contexts", document.get("current-context")).get("context"))
+    if not context:
+        raise GuestError("the kubeconfig has no context that its current-context names")
+    cluster = as_mapping(_named(document, "clusters", context.get("cluster")).get("cluster"))
+    user = as_mapping(_named(document, "users", context.get("user")).get("user"))
+    return GuestAccess(_read_server(cluster, guest_id), _read_token(user), _read_authority(cluster))
+
+
+def _parse(data: bytes) -> JsonView:
+    if not data.strip():
+        raise GuestError("the kubeconfig is empty")
     try:
-        document: Any = parse_yaml(data.decode(), max_bytes=_MOST_KUBECONFIG)
-        context = _named(document, "contexts", document["current-context"])["context"]
-        cluster = _named(document, "clusters", context["cluster"])["cluster"]
-        user = _named(document, "users", context["user"])["user"]
-        server, token = cluster["server"], user["token"]
-        if not isinstance(server, str) or not isinstance(token, str):
-            raise TypeError
-        # A bundle can have comments in any encoding around its certificates.
-        bundle = base64.b64decode(cluster.get("certificate-authority-data") or "", validate=True)
-        authority = bundle.decode("ascii", errors="ignore")
+        document = as_mapping(parse_yaml(data.decode(), max_bytes=_MOST_KUBECONFIG))
+    except RefusedError as error:
+        raise GuestError(f"the kubeconfig {error}") from None
+    except ValueError:
+        raise GuestError("the kubeconfig is not a text") from None
+    if not document:
+        raise GuestError("the kubeconfig is not a YAML mapping: it may be cut")
+    return document
+
+
+def _read_server(cluster: JsonView, guest_id: str) -> str:
+    server = as_text(cluster.get("server"))
+    if not server:
+        raise GuestError("the kubeconfig has no cluster with a server that its context names")
+    wanted = f"/k8s/clusters/{guest_id}"
+    try:
         url = urlsplit(server)
         is_plain = server.isascii() and server.isprintable() and " " not in server and "\\" not in server
-        is_token = token.isascii() and token.isprintable() and " " not in token
-        if not (token and is_token and is_plain and url.hostname):
-            raise ValueError
-    except _MALFORMED:
-        raise GuestError("the kubeconfig has no server, token or certificate authority") from None
-    if f"//k8s/clusters/{guest_id}" in url.path:
+        is_bare = url.scheme == "https" and not ("@" in url.netloc or url.query or url.fragment)
+        has_host = bool(url.hostname)
+    except ValueError:
+        raise GuestError(f"the kubeconfig's server must be https://<Rancher>{wanted}") from None
+    if f"/{wanted}" in url.path:
         raise GuestError("the kubeconfig's server has a double slash: Rancher's server-url ends with a slash")
-    wanted = f"/k8s/clusters/{guest_id}"
-    is_bare = url.scheme == "https" and not ("@" in url.netloc or url.query or url.fragment)
-    if not is_bare or not url.path.removesuffix("/").endswith(wanted) or ".." in url.path or "%" in url.path:
+    is_guest = url.path.removesuffix("/").endswith(wanted) and ".." not in url.path and "%" not in url.path
+    if not (is_plain and is_bare and has_host and is_guest):
         raise GuestError(f"the kubeconfig's server must be https://<Rancher>{wanted}")
-    return GuestAccess(server.rstrip("/"), token, authority)
+    return server.rstrip("/")
 
 
-def _named(document: Json, entries: str, name: str) -> Json:
-    return next(each for each in document[entries] if each["name"] == name)
+def _read_token(user: JsonView) -> str:
+    token = as_text(user.get("token"))
+    if token and token.isascii() and token.isprintable() and " " not in token:
+        return token
+    if token:
+        raise GuestError("the kubeconfig has a token with characters that no token has")
+    for name, what in _OTHER_CREDENTIALS.items():
+        if name in user:
+            raise GuestError(f"the kubeconfig has {what} ({name}) and no token: fipop uses a token only")
+    raise GuestError("the kubeconfig has no user with a token that its context names")
+
+
+def _read_authority(cluster: JsonView) -> str:
+    text = as_text(cluster.get("certificate-authority-data"))
+    try:
+        # In lines of any length, as `base64` writes it. A bundle can have comments in any encoding.
+        return base64.b64decode("".join(text.split()), validate=True).decode("ascii", errors="ignore")
+    except ValueError:
+        raise GuestError("the kubeconfig's certificate-authority-data is not base64: it may be cut") from None
+
+
+def _named(document: JsonView, entries: str, name: object) -> JsonView:
+    found = map(as_mapping, as_list(document.get(entries)))
+    return next((each for each in found if name and each.get("name") == name), {})
 
 
 class GuestServers:

@@ -173,7 +173,7 @@ class Operator:
             random=environment.random,
             every_seconds=options.resync_seconds,
         )
-        self._predecessor = Predecessor(self._client)
+        self._predecessor = Predecessor(self._client, namespace=options.namespace)
         self._manager = Manager(
             client=self._client.for_leader(self._leads_for),
             inventory=self._inventory,

@@ -26,6 +26,7 @@ from fipop.addresses.reports import News
 from fipop.addresses.reservations import ReservationStore
 from fipop.addresses.status import StatusBuilder
 from fipop.api import names
+from fipop.api.guest_problems import write_problems
 from fipop.api.objects import KubeObject
 from fipop.deadlines import GUEST_WRITE_SECONDS
 from fipop.errors import WRITE_REFUSED, ApiError
@@ -324,7 +325,11 @@ class Manager:
     def annotate_lease(self, found: Mapping[str, str], is_as_written: bool) -> dict[str, str]:
         """Return what the Lease has to say; `found` is what it says, as this process last wrote it or not."""
         note = self.handover.write(found.get(names.ANNOTATION_HANDOVER, ""), is_as_written=is_as_written)
-        return {names.ANNOTATION_WAITS: self._describe_waits(), names.ANNOTATION_HANDOVER: note}
+        return {
+            names.ANNOTATION_WAITS: self._describe_waits(),
+            names.ANNOTATION_GUEST_PROBLEMS: self._describe_problems(),
+            names.ANNOTATION_HANDOVER: note,
+        }
 
     def _describe_waits(self) -> str:
         """Return which guest clusters new addresses wait for; "" if they do not."""
@@ -334,6 +339,10 @@ class Manager:
         more = f" and {len(found) - MAX_WAITS} more" if len(found) > MAX_WAITS else ""
         shown = ", ".join(found[:MAX_WAITS])
         return f"No new addresses are assigned until these report theirs: {shown}{more}."
+
+    def _describe_problems(self) -> str:
+        """Return what is wrong with the links of guest clusters, as the Lease has it; "" if nothing is known."""
+        return write_problems(self.guests.list_problems())
 
     def settings_changed(self, before: Settings, after: Settings) -> None:
         """Request a visit of every guest cluster; and if floating IPs are created from now on, each of them."""

@@ -228,6 +228,24 @@ def _render_guests(fleet: OperatorState) -> Iterator[Metric]:
         "Guest clusters whose label kube-vip is true and that have no address.",
         value=fleet.without_address,
     )
+    yield build_gauge(
+        "fipop_guest_info",
+        "A guest cluster, what people call it, its workspace and its Harvester cluster; always 1.",
+        ("guest", "cluster", "display_name", "workspace", "harvester_cluster"),
+        (
+            (
+                (
+                    guest.id,
+                    guest.cluster_name,
+                    guest.display_name or guest.cluster_name,
+                    guest.cluster.namespace,
+                    guest.harvester_cluster_name or "",
+                ),
+                1,
+            )
+            for guest, _ in fleet.guests
+        ),
+    )
     names = {True: "reachable", False: "unreachable", None: "unknown"}
     counts = Counter(names[_is_reachable(record)] for _, record in fleet.guests)
     yield build_gauge(

@@ -1,4 +1,7 @@
-"""kube-fip-operator beside us: as long as its Deployment has replicas, its objects are its own."""
+"""kube-fip-operator beside us: as long as its Deployment has replicas, its objects are its own.
+
+Its chart names the Deployment after the release, so the image, or an argument, tells what a Deployment is.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import logging
 from collections.abc import Callable
 
 from fipop.api import names
-from fipop.errors import FipopError, StartError
+from fipop.errors import FipopError, ForbiddenError, StartError
+from fipop.helm.workloads import runs_program
+from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import DEPLOYMENTS
 
@@ -16,11 +21,40 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 5.0
 
 
-class Predecessor:
-    """Looks whether the Deployment kube-fip/kube-fip-operator has replicas, wanted or still there."""
+async def find_predecessors(client: KubeClient, namespace: str) -> tuple[Json, ...]:
+    """Return the Deployments of kube-fip-operator: in its namespace, and in that of fipop.
 
-    def __init__(self, client: KubeClient) -> None:
+    A list needs a right in the namespace. Without it, the one of the usual name is found. Raises ApiError.
+    """
+    found: list[Json] = []
+    for each in dict.fromkeys((names.OPERATOR_NAMESPACE, namespace)):
+        try:
+            listed = (await client.list(DEPLOYMENTS, namespace=each)).items
+            found += (one for one in listed if _is_predecessor(one))
+        except ForbiddenError:
+            if each == names.OPERATOR_NAMESPACE:
+                one = await client.get(DEPLOYMENTS, names.PREDECESSOR_DEPLOYMENT, namespace=each)
+                found += filter(None, [one])
+    return tuple(found)
+
+
+def _is_predecessor(deployment: Json) -> bool:
+    is_named = deployment["metadata"]["name"] == names.PREDECESSOR_DEPLOYMENT
+    return is_named or runs_program(deployment, names.PREDECESSOR_DEPLOYMENT)
+
+
+def has_replicas(deployment: Json) -> bool:
+    """Return whether a Deployment has replicas, wanted or still there."""
+    spec, status = (deployment.get(part) or {} for part in ("spec", "status"))
+    return bool(spec.get("replicas", 1) or status.get("replicas", 0))
+
+
+class Predecessor:
+    """Looks whether a Deployment of kube-fip-operator has replicas; `namespace` is that of fipop."""
+
+    def __init__(self, client: KubeClient, *, namespace: str) -> None:
         self._client = client
+        self._namespace = namespace
         self.runs: bool | None = None
         self._problem = ""
 
@@ -40,9 +74,7 @@ class Predecessor:
         """Return whether it has replicas; None if that cannot be found out."""
         before = self.runs
         try:
-            found = await self._client.get(
-                DEPLOYMENTS, names.PREDECESSOR_DEPLOYMENT, namespace=names.OPERATOR_NAMESPACE
-            )
+            found = await find_predecessors(self._client, self._namespace)
         except FipopError as error:
             if str(error) != self._problem:
                 logger.warning(
@@ -51,8 +83,7 @@ class Predecessor:
             self._problem = str(error)
             return None
         self._problem = ""
-        spec, status = ((found or {}).get(part) or {} for part in ("spec", "status"))
-        self.runs = found is not None and bool(spec.get("replicas", 1) or status.get("replicas", 0))
+        self.runs = any(map(has_replicas, found))
         if self.runs and not before:
             logger.error("kube-fip-operator has replicas: fipop assigns nothing until it has none")
         return self.runs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fipop.jsons import JsonView, as_mapping, as_text
@@ -17,27 +18,46 @@ _CREDENTIAL_KUBECONFIG = "harvestercredentialConfig-kubeconfigContent"
 _CLUSTER_PATH = re.compile(r"/k8s/clusters/([^/]+)/*")
 
 
-def parse_credential(secret: JsonView) -> str | None:
-    """Return the id of the Harvester cluster of a cloud credential; None if it names none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """Which Harvester cluster a cloud credential is for. Its two fields are written apart, and can contradict."""
 
-    The id is optional there; without it, the server of the kubeconfig's current context names the cluster.
-    """
+    cluster_id: str | None
+    """The id that it names; optional there."""
+    server_id: str | None
+    """The cluster of Rancher to which its kubeconfig leads, and so where machines are; None if that is another."""
+    has_server: bool
+    """Whether its kubeconfig names a server."""
+
+
+def parse_credential(secret: JsonView) -> Credential:
+    """Read a cloud credential of Harvester."""
     data = as_mapping(secret.get("data"))
     cluster_id = (_decode(data.get(_CREDENTIAL_ID)) or "").strip()
-    if not cluster_id:
-        cluster_id = _cluster_of_kubeconfig(_decode(data.get(_CREDENTIAL_KUBECONFIG)) or "")
-    return cluster_id if is_object_name(cluster_id) else None
+    server = _find_server(_decode(data.get(_CREDENTIAL_KUBECONFIG)) or "")
+    server_id = _find_cluster(server)
+    return Credential(
+        cluster_id=cluster_id if is_object_name(cluster_id) else None,
+        server_id=server_id if is_object_name(server_id) else None,
+        has_server=bool(server),
+    )
 
 
-def _cluster_of_kubeconfig(text: str) -> str:
+def _find_server(text: str) -> str:
+    """Return the server of the current context of a kubeconfig; "" if it has none."""
     try:
         kubeconfig = as_mapping(parse_yaml(text, max_bytes=MAX_KUBECONFIG_BYTES))
     except RefusedError:
         return ""
     context = _named(kubeconfig.get("contexts"), kubeconfig.get("current-context"))
     cluster = _named(kubeconfig.get("clusters"), as_mapping(context.get("context")).get("cluster"))
+    return as_text(as_mapping(cluster.get("cluster")).get("server")).strip()
+
+
+def _find_cluster(server: str) -> str:
+    """Return the id of the cluster that Rancher serves under an URL; "" for any other server."""
     try:
-        path = urlsplit(as_text(as_mapping(cluster.get("cluster")).get("server")).strip()).path
+        path = urlsplit(server).path
     except ValueError:
         return ""
     match = _CLUSTER_PATH.fullmatch(path)

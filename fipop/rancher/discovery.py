@@ -10,12 +10,20 @@ from dataclasses import replace
 
 from fipop.backoff import Backoff
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS
-from fipop.rancher.credentials import parse_credential
+from fipop.rancher.credentials import Credential, parse_credential
 from fipop.rancher.link_reader import LinkReader, Unreadable
 from fipop.rancher.links import Discovery, Links, Waiting, build_guest, settle_without_requests, wait_for
 from fipop.rancher.matching import Guest
-from fipop.rancher.objects import MachinePool, credential_ref, object_ref, parse_harvester_networks
+from fipop.rancher.objects import (
+    MachinePool,
+    ManagementCluster,
+    ObjectRef,
+    credential_ref,
+    object_ref,
+    parse_harvester_networks,
+)
 
+LOCAL_CLUSTER = "local"
 NEW_GUEST_SECONDS = 600.0
 NEW_GUEST_RETRY_SECONDS = 3.0
 MAX_RETRY_SECONDS = 30.0
@@ -61,17 +69,61 @@ async def _resolve_harvester(reader: LinkReader, links: Links, guest: Guest) -> 
     networks = await _get_networks(reader, links, pool)
     if isinstance(networks, Waiting):
         return networks
-    harvester_id = await _get_harvester_id(reader, links, pool)
-    if isinstance(harvester_id, Waiting):
-        return harvester_id
-    if harvester_id is None:
-        # An external Harvester: not in Rancher, hence without a name; ranges with a selector can serve.
-        return replace(guest, networks=networks)
-    harvester = links.find_management(harvester_id)
-    if harvester is None or not harvester.display_name:
-        message = f"the Harvester cluster {harvester_id} is not in Rancher"
+    ref = credential_ref(pool.credential or links.cluster.credential, links.cluster.namespace)
+    if ref is None:
+        return wait_for(links, "the cluster names no cloud credential")
+    credential = await reader.read(SECRETS, ref, parse_credential)
+    if isinstance(credential, Unreadable):
+        return wait_for(links, credential.message, needs_retry=True)
+    found = _find_harvester(links, ref, credential)
+    if isinstance(found, Waiting):
+        return found
+    harvester, warning = found
+    # An external Harvester is not in Rancher, hence without a name; ranges with a selector can serve.
+    name = harvester.display_name if harvester is not None else None
+    return replace(guest, harvester_cluster_name=name, networks=networks, warning=warning)
+
+
+def _find_harvester(
+    links: Links, ref: ObjectRef, credential: Credential
+) -> tuple[ManagementCluster | None, str] | Waiting:
+    """Return the Harvester cluster of a credential, None for an external one, with what is wrong with the credential.
+
+    Rancher makes machines where the kubeconfig leads to. So if that is a Harvester cluster of Rancher, it counts,
+    whatever id stands beside it.
+    """
+    by_id, by_server = (
+        links.find_management(each) if each is not None else None
+        for each in (credential.cluster_id, credential.server_id)
+    )
+    what = f"cloud credential {ref.namespace}/{ref.name}"
+    wanted = credential.cluster_id or credential.server_id
+    if wanted is None:
+        lack = f"The {what} has neither a clusterId nor a kubeconfig that can be read. Create it again in Rancher."
+        return None, "" if credential.has_server else lack
+    is_there = by_server is not None and by_server.is_harvester
+    found = by_server if is_there or by_id is None else by_id
+    # Harvester itself serves its kubeconfig as its own "local": that is none of this Rancher's clusters.
+    is_own = credential.server_id == LOCAL_CLUSTER and not is_there
+    is_split = credential.server_id not in (None, wanted) and not is_own
+    if found is None or not found.display_name:
+        leads = f", nor is {credential.server_id}, to which its kubeconfig leads" if is_split else ""
+        message = (
+            f"the Harvester cluster {wanted} of {what} is not in Rancher{leads}. If it was registered again, choose a "
+            "credential of its present registration, or correct clusterId and kubeconfig of this one"
+        )
         return wait_for(links, message, needs_retry=True)
-    return replace(guest, harvester_cluster_name=harvester.display_name, networks=networks)
+    if not is_split:
+        return found, ""
+    counts = (
+        "the kubeconfig"
+        if found is by_server
+        else "the clusterId, as the other one is no Harvester of Rancher"
+    )
+    return found, (
+        f"The {what} contradicts itself: its clusterId is {wanted}, and its kubeconfig leads to "
+        f"{credential.server_id}. fipop goes by {counts}. Correct the credential."
+    )
 
 
 async def _get_networks(reader: LinkReader, links: Links, pool: MachinePool) -> tuple[str, ...] | Waiting:
@@ -85,13 +137,3 @@ async def _get_networks(reader: LinkReader, links: Links, pool: MachinePool) -> 
         message = f"the networkInfo of HarvesterConfig {ref.namespace}/{ref.name} {networks}"
         return wait_for(links, message, needs_retry=True)
     return networks
-
-
-async def _get_harvester_id(reader: LinkReader, links: Links, pool: MachinePool) -> str | Waiting | None:
-    ref = credential_ref(pool.credential or links.cluster.credential, links.cluster.namespace)
-    if ref is None:
-        return wait_for(links, "the cluster names no cloud credential")
-    harvester_id = await reader.read(SECRETS, ref, parse_credential)
-    if isinstance(harvester_id, Unreadable):
-        return wait_for(links, harvester_id.message, needs_retry=True)
-    return harvester_id

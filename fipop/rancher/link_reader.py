@@ -10,13 +10,12 @@ from fipop.errors import ForbiddenError
 from fipop.interfaces import loop_time
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import SECRETS, Resource
+from fipop.kube.resources import Resource
 from fipop.rancher.objects import ObjectRef
 
 T = TypeVar("T")
 
-CREDENTIAL_SECONDS = 60.0
-CONFIG_SECONDS = 10.0
+KEPT_SECONDS = 10.0
 """A new guest's links are resolved several times within seconds, whenever one of its objects changes."""
 _MOST = 10_000
 
@@ -54,6 +53,5 @@ class LinkReader:
         parsed = parse(found)
         if len(self._known) >= _MOST:
             self._known = {key: value for key, value in self._known.items() if value[0] > now}
-        seconds = CREDENTIAL_SECONDS if resource == SECRETS else CONFIG_SECONDS
-        self._known[resource, ref] = now + seconds, parsed
+        self._known[resource, ref] = now + KEPT_SECONDS, parsed
         return parsed

@@ -126,6 +126,7 @@ def build_guest(links: Links) -> Guest:
     cluster, management, namespace = links.cluster, links.management, links.namespace
     return Guest(
         cluster=cluster,
+        display_name=(management.display_name if management is not None else "") or cluster.display_name,
         connected=management is not None and management.connected,
         deleting=cluster.is_deleting
         or management is None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from fipop.api.objects import FloatingIPRange
-from fipop.rancher.objects import ProvisioningCluster
+from fipop.rancher.objects import ProvisioningCluster, show_name
+from fipop.texts import LONGEST_WORD, clean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,10 @@ class Guest:
     """The display name of the Harvester cluster under it; None if there is none, or Rancher does not know it."""
     networks: tuple[str, ...] = ()
     """The networks of its control-plane machines."""
+    display_name: str = ""
+    """What people call it; "" if that is not known."""
+    warning: str = ""
+    """What is wrong with the cloud credential of its machines, as a sentence, though it was resolved."""
 
     @property
     def id(self) -> str:
@@ -36,6 +41,16 @@ class Guest:
     def cluster_name(self) -> str:
         """The name of its provisioning Cluster, by which it is shown."""
         return self.cluster.name
+
+    @property
+    def shown(self) -> str:
+        """The name of its provisioning Cluster as messages have it: in quotes, with what people call it."""
+        return show_name(f'"{self.cluster_name}"', self.display_name if self.has_other_name else "")
+
+    @property
+    def has_other_name(self) -> bool:
+        """Whether people call it by another name than that of its provisioning Cluster."""
+        return self.display_name not in ("", self.cluster_name)
 
     @property
     def on_harvester(self) -> bool:
@@ -97,6 +112,13 @@ def is_allowed(each: FloatingIPRange, guest: Guest) -> bool:
     return all(not allowed or name in allowed for allowed, name in names)
 
 
+def find_name_hint(guest: Guest, names: Collection[str]) -> str:
+    """Return, after a colon, that a list has the display name of a guest cluster in place of its name; else ""."""
+    if not guest.has_other_name or guest.display_name not in names or guest.cluster_name in names:
+        return ""
+    return f': "{clean(guest.display_name, LONGEST_WORD)}" is only its display name, write "{guest.cluster_name}"'
+
+
 def would_be_chosen(each: FloatingIPRange, guest: Guest) -> bool:
     """Whether a range, were it not full or draining, would be chosen for a guest without being named."""
     on_network = not each.harvester_network or is_on_network(guest, each.harvester_network)
@@ -115,7 +137,8 @@ def describe_misfit(each: FloatingIPRange, guest: Guest) -> str:
     if lacking:
         return f"selects {', '.join(lacking)}, which the guest cluster does not have"
     if not is_allowed(each, guest):
-        return "does not list the guest cluster in allowedWorkspaces or allowedClusters"
+        hint = find_name_hint(guest, each.spec.allowed_clusters)
+        return f"does not list the guest cluster in allowedWorkspaces or allowedClusters{hint}"
     if would_be_chosen(each, guest):
         return ""
     own = ", ".join(guest.networks) or "none that is known"

@@ -16,14 +16,19 @@ from fipop.api.codec import parse_time
 from fipop.api.objects import KubeObject, Metadata, read_metadata
 from fipop.api.spelling_warnings import CLUSTER_ANNOTATIONS, CLUSTER_LABELS, find_spelling_warnings
 from fipop.jsons import JsonView, as_mapping, as_text, as_texts
-from fipop.texts import is_object_name
+from fipop.texts import LONGEST_WORD, clean, is_object_name
 
 CREDENTIAL_NAMESPACE = "cattle-global-data"
 HARVESTER_CONFIG_KIND = "HarvesterConfig"
 LABEL_PROVIDER = "provider.cattle.io"
 PROVIDER_HARVESTER = "harvester"
 
+ANNOTATION_DISPLAY_NAME = "provisioning.cattle.io/management-cluster-display-name"
+"""On the provisioning Cluster: a copy of the display name, which the management Cluster has."""
+OUR_LABELS = frozenset(CLUSTER_LABELS)
+
 MAX_NETWORK_INFO_CHARACTERS = 64 * 1024
+LONGEST_DISPLAY_NAME = 253
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,8 @@ class ProvisioningCluster(KubeObject):
     credential: str
     is_imported: bool
     pools: tuple[MachinePool, ...]
+    display_name: str = ""
+    """What people call it; whoever edits the cluster chooses it, so it gives no rights."""
     spelling_warnings: tuple[str, ...] = ()
     """What of its annotations and labels is probably not meant so, as sentences."""
 
@@ -76,6 +83,11 @@ class ProvisioningCluster(KubeObject):
     def is_meant_by(self, name: str) -> bool:
         """Whether a user can mean it by a name: its own, also with its workspace, or the id of the guest cluster."""
         return name in (self.name, f"{self.namespace}/{self.name}", self.cluster_name)
+
+    @property
+    def is_named_by_id(self) -> bool:
+        """Whether Rancher named it by the id of the guest cluster: people know its display name alone."""
+        return self.name == self.cluster_name
 
     @property
     def wants_removal(self) -> bool:
@@ -107,6 +119,8 @@ class ManagementCluster(KubeObject):
     provider: str
     connected: bool
     is_internal: bool
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Those of fipop, which count on the provisioning Cluster alone."""
     provisioned: bool = True
     """False while its machines are being made: until then Rancher answers 503 for it. Nothing runs there yet."""
     ready_since: datetime | None = None
@@ -143,6 +157,7 @@ def parse_provisioning_cluster(obj: JsonView) -> ProvisioningCluster:
         credential=as_text(spec.get("cloudCredentialSecretName")),
         is_imported=not isinstance(rke_config, Mapping),
         pools=_parse_pools(as_mapping(rke_config).get("machinePools")),
+        display_name=annotations.get(ANNOTATION_DISPLAY_NAME, "")[:LONGEST_DISPLAY_NAME],
         spelling_warnings=find_spelling_warnings("annotation", annotations, CLUSTER_ANNOTATIONS)
         + find_spelling_warnings("label", labels, CLUSTER_LABELS),
     )
@@ -152,18 +167,24 @@ def parse_management_cluster(obj: JsonView) -> ManagementCluster:
     """Read a management.cattle.io/v3 Cluster."""
     meta = as_mapping(obj.get("metadata"))
     spec = as_mapping(obj.get("spec"))
-    status = as_mapping(obj.get("status"))
+    status, labels = as_mapping(obj.get("status")), as_texts(meta.get("labels"))
     return ManagementCluster(
         metadata=_parse_meta(obj),
-        display_name=as_text(spec.get("displayName")),
+        display_name=as_text(spec.get("displayName"))[:LONGEST_DISPLAY_NAME],
+        labels={name: value for name, value in labels.items() if name in OUR_LABELS},
         workspace=as_text(spec.get("fleetWorkspaceName")),
-        provider=as_text(status.get("provider")) or as_texts(meta.get("labels")).get(LABEL_PROVIDER, ""),
+        provider=as_text(status.get("provider")) or labels.get(LABEL_PROVIDER, ""),
         connected=_condition(status.get("conditions"), "Connected") is not None,
         provisioned=_is_provisioned(status.get("conditions")),
         ready_since=parse_time((_condition(status.get("conditions"), "Ready") or {}).get("lastUpdateTime")),
         readable_since=_find_readable_since(status.get("conditions")),
         is_internal=meta.get("name") == "local" or spec.get("internal") is True,
     )
+
+
+def show_name(name: str, display_name: str) -> str:
+    """Return the name of a cluster, with what people call it if that is another name."""
+    return f"{name} ({clean(display_name, LONGEST_WORD)})" if display_name not in ("", name) else name
 
 
 def parse_namespace(obj: JsonView) -> NamespaceInfo:

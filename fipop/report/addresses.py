@@ -23,6 +23,7 @@ from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
 from fipop.ipam.ranges import AddressCounts, Range, RangeUsage
+from fipop.rancher.objects import show_name
 from fipop.report.rendering import moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
 
@@ -52,6 +53,13 @@ class Ownership:
     cluster: str
     since: datetime | None = None
     until: datetime | None = None
+    display_name: str = ""
+    """What people call the cluster, if that is not its name."""
+
+    @property
+    def shown(self) -> str:
+        """The name of the cluster, with what people call it; "" if it is not known."""
+        return show_name(self.cluster, self.display_name) if self.cluster else ""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}".strip("/")
@@ -196,22 +204,19 @@ def find_nearest(snapshot: Snapshot, asked: str) -> str:
     """Return the name of an object or Service that is most like one that was not found; "" if none is like it."""
     cache, floating_ips = snapshot.cache, snapshot.cache.floating_ips.all()
     services = (each.status.services or ServicesStatus() for each in floating_ips)
-    names = [each.name for each in (*cache.ranges.all(), *cache.clusters.all(), *floating_ips)]
+    names = [each.name for each in (*cache.ranges.all(), *floating_ips)]
+    names += snapshot.list_cluster_names()
     names += (name for each in services for name in each.names)
     return next(iter(get_close_matches(asked, dict.fromkeys(names), 1)), "")
 
 
 def find_namespaces(snapshot: Snapshot, name: str) -> tuple[str, ...]:
-    """Find guest clusters by id, cluster, `workspace/cluster`, floating IP or its `namespace/name`.
+    """Find guest clusters by id, cluster, `workspace/cluster`, display name, floating IP or its `namespace/name`.
 
     What a tenant writes into an annotation counts for nothing. A guest cluster that is gone is found by its past, as
     long as a reservation remembers it.
     """
-    found = {
-        each.cluster_name
-        for each in snapshot.cache.clusters.all()
-        if each.cluster_name and each.is_meant_by(name)
-    }
+    found = {each.cluster_name for each in snapshot.find_clusters(name)} - {""}
     found |= {
         each.namespace
         for each in snapshot.cache.floating_ips.all()
@@ -229,7 +234,7 @@ def find_namespaces(snapshot: Snapshot, name: str) -> tuple[str, ...]:
             owner.namespace
             for each in snapshot.cache.reservations.all()
             for owner in owners_of(each)
-            if name in (owner.namespace, owner.cluster, owner.name, str(owner))
+            if name in (owner.namespace, owner.cluster, owner.display_name, owner.name, str(owner)) and name
         }
     return tuple(sorted(found))
 
@@ -242,6 +247,7 @@ def owners_of(found: FloatingIPReservation) -> list[Ownership]:
         namespace=spec.owner.namespace,
         name=spec.owner.name,
         cluster=spec.owner.cluster,
+        display_name=spec.owner.display_name,
         since=spec.since if spec.since != EPOCH else None,
         until=last,
     )
@@ -282,9 +288,13 @@ def _find_reserved(
     if spec.guest_gone_since is not None:
         gone = f"The guest cluster was found gone from Rancher at {moment(spec.guest_gone_since)}"
         remarks.append(f"{gone}. It may run on, so the address waits 24 h longer")
-    owner = replace(owner, cluster=snapshot.cluster_of(owner.namespace, owner.cluster))
+    owner = replace(
+        owner,
+        cluster=snapshot.cluster_of(owner.namespace, owner.cluster),
+        display_name=snapshot.display_name_of(owner.namespace) or owner.display_name,
+    )
     if spec.quarantined_until is not None and spec.quarantined_until <= snapshot.now:
-        guest = owner.cluster or owner.namespace
+        guest = owner.shown or owner.namespace
         until = f"until it can read guest cluster {guest} and does not find the address there"
         remarks.append(f"This time is over: fipop waits {until}")
     others = (_ownership(snapshot, each) for each in named_by if each.key != spec.owner.key)
@@ -315,7 +325,7 @@ def _find_unowned(snapshot: Snapshot, space: str, address: Address) -> _Found:
             continue
         users = sorted(snapshot.cache.find_reported(found.name).get(address, ()))
         if users:
-            guests = [Ownership(namespace=each, name="", cluster=snapshot.cluster_of(each)) for each in users]
+            guests = [_own(snapshot, each) for each in users]
             remark = "used in a guest cluster, and no FloatingIP has it"
             return AddressState.REPORTED, found.name, remark, guests
         refusal = snapshot.cache.pools.refusal(found.name, address)
@@ -327,7 +337,12 @@ def _find_unowned(snapshot: Snapshot, space: str, address: Address) -> _Found:
 
 
 def _ownership(snapshot: Snapshot, found: FloatingIP) -> Ownership:
-    return Ownership(namespace=found.namespace, name=found.name, cluster=snapshot.cluster_of(found.namespace))
+    return _own(snapshot, found.namespace, found.name)
+
+
+def _own(snapshot: Snapshot, namespace: str, name: str = "") -> Ownership:
+    cluster, display_name = snapshot.cluster_of(namespace), snapshot.display_name_of(namespace)
+    return Ownership(namespace=namespace, name=name, cluster=cluster, display_name=display_name)
 
 
 # Free addresses

@@ -23,9 +23,9 @@ from fipop.report.fleet import NO_STATUS, FloatingIPReport, GuestSummary
 from fipop.report.ranges import NOT_COUNTED, RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
-from fipop.report.values import find_unfitting
+from fipop.report.values import find_unfitting, list_names
 from fipop.rollout.plan import Phase, describe_change
-from fipop.texts import sentence
+from fipop.texts import is_label_value, sentence
 
 PENDING_GRACE = timedelta(minutes=5)
 """How long a floating IP may wait for the operator, and an opted-in guest cluster for its floating IP."""
@@ -166,8 +166,29 @@ def judge(
     yield from _judge_ranges(snapshot, tuple(ranges))
     yield from _judge_addresses(snapshot)
     yield from _judge_keys(snapshot)
-    for each in guests:
+    reported = tuple(guests)
+    for each in reported:
         yield from _judge_guest(snapshot, each)
+    lacking = {each.id for each in reported if not each.floating_ips}
+    for one in snapshot.cache.clusters.all():
+        if one.cluster_name not in lacking and (found := judge_links(snapshot, one)) is not None:
+            yield found
+
+
+def judge_links(snapshot: Snapshot, cluster: ProvisioningCluster) -> Finding | None:
+    """Judge what the operator found wrong with the links of a guest cluster; None if it found nothing."""
+    guest_id = cluster.cluster_name
+    problem = snapshot.find_problem(guest_id)
+    if problem is None:
+        return None
+    is_young = snapshot.now - cluster.created < PENDING_GRACE
+    return point(
+        _describe_guest(guest_id, snapshot.show_guest(guest_id)),
+        Severity.INFO if is_young else Severity.WARNING,
+        problem.reason,
+        problem.message,
+        _kubectl("describe", PROVISIONING_CLUSTERS, cluster),
+    )
 
 
 def _judge_schemas(found: Installation) -> Iterator[Finding]:
@@ -209,7 +230,9 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
         yield point(_OPERATOR, Severity.CRITICAL, "NoLeader", message, advice)
     if found.predecessor_runs:
         message = "fipop is idle: kube-fip-operator still has replicas"
-        advice = f"kubectl -n {names.OPERATOR_NAMESPACE} scale deployment kube-fip-operator --replicas=0"
+        place = found.predecessor_place or f"{names.OPERATOR_NAMESPACE}/{names.PREDECESSOR_DEPLOYMENT}"
+        where, _, name = place.partition("/")
+        advice = f"kubectl -n {where} scale deployment {name} --replicas=0"
         yield point(_OPERATOR, Severity.CRITICAL, "PredecessorRuns", message, advice)
     elif "kube-fip-operator" not in unread:
         yield point(_OPERATOR, Severity.OK, "NoPredecessor", "no replica of kube-fip-operator runs")
@@ -338,6 +361,47 @@ def _judge_keys(snapshot: Snapshot) -> Iterator[Finding]:
             subject = Subject(section=section, kind=resource.kind, name=name, guests=guests)
             for odd in each.spelling_warnings:
                 yield point(subject, Severity.WARNING, "Misspelt", odd, _kubectl("edit", resource, each))
+    yield from _judge_misplaced_labels(snapshot)
+    yield from _judge_allowed_names(snapshot)
+
+
+def _judge_misplaced_labels(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield our labels of management Clusters, to which Rancher's pages write those of imported clusters."""
+    for cluster in snapshot.cache.clusters.all():
+        management = snapshot.cache.management.get("", cluster.cluster_name)
+        for label, value in management.labels.items() if management is not None else ():
+            if cluster.labels.get(label) == value:
+                continue
+            place = "/".join(cluster.key)
+            guests = frozenset((cluster.cluster_name,))
+            subject = Subject(section=Section.RANCHER, kind="Cluster", name=place, guests=guests)
+            where = f"management Cluster {cluster.cluster_name}"
+            message = f"the label {label} is set on {where}, and counts only on {place}"
+            written = value if is_label_value(value) else "VALUE"
+            advice = f"{_kubectl('label', PROVISIONING_CLUSTERS, cluster)} {label}={written}"
+            yield point(subject, Severity.INFO, "LabelIgnored", message, advice)
+
+
+def _judge_allowed_names(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the display names where the names of provisioning Clusters count."""
+    own = {each.name for each in snapshot.cache.clusters.all()}
+    for each in snapshot.cache.ranges.all():
+        for name in each.spec.allowed_clusters:
+            if name not in own and (meant := snapshot.find_clusters(name)):
+                subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
+                message = f"allowedClusters has {_show_meant(name, meant)}"
+                edit = f"kubectl edit floatingiprange {each.name}"
+                yield point(subject, Severity.WARNING, "DisplayNameIgnored", message, edit)
+    for override, name in list_names(snapshot.installation.settings):
+        if name not in own and (meant := snapshot.find_clusters(name)):
+            message = f"{override} has {_show_meant(name, meant)}"
+            edit = f"kubectl -n {snapshot.installation.namespace} edit configmap {names.SETTINGS_CONFIG_MAP}"
+            yield point(_OPERATOR, Severity.WARNING, "DisplayNameIgnored", message, edit)
+
+
+def _show_meant(name: str, meant: Iterable[ProvisioningCluster]) -> str:
+    written = " or ".join(sorted({f'"{each.name}"' for each in meant}))
+    return f'"{name}", which is not the name of a provisioning Cluster and does not count: write {written}'
 
 
 def _kubectl(verb: str, resource: Resource, found: KubeObject) -> str:
@@ -347,7 +411,7 @@ def _kubectl(verb: str, resource: Resource, found: KubeObject) -> str:
 
 
 def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]:
-    subject = _describe_guest(summary.id, summary.cluster)
+    subject = _describe_guest(summary.id, summary.shown)
     if summary.reachable is not None:
         message = f"guest cluster {summary.id} answered the operator's last visit"
         severity, reason = Severity.OK, "Reachable"
@@ -380,12 +444,15 @@ def _describe_guest(guest_id: str, cluster: str, *, kind: str = "Guest", name: s
 
 def judge_lack(snapshot: Snapshot, summary: GuestSummary) -> Finding:
     """Judge that a guest cluster that is opted in has no floating IP: kube-vip is not installed there."""
-    subject = _describe_guest(summary.id, summary.cluster)
+    subject = _describe_guest(summary.id, summary.shown)
     message, severity = f"guest cluster {subject.name} is opted in and has no FloatingIP", Severity.WARNING
     options = snapshot.installation
     may_create = options.has_settings and options.settings.may_create_floating_ips
+    problem = snapshot.find_problem(summary.id)
     if any(snapshot.now - each.created < PENDING_GRACE or each.is_deleting for each in summary.clusters):
         severity = Severity.INFO
+    elif problem is not None:
+        severity, message = Severity.CRITICAL, f"{message}: {problem.message.removesuffix('.')}"
     elif any(each.is_imported for each in summary.clusters):
         message += ": no range serves it, or Rancher has not detected its provider yet"
     elif may_create and any(each.wants_floating_ip for each in summary.clusters):
@@ -402,7 +469,7 @@ def judge_floating_ip(each: FloatingIPReport, one: Condition, now: datetime) -> 
     found, name = each.floating_ip, "/".join(each.floating_ip.key)
     if one.type == ConditionType.READY and one.is_good:
         one = replace(one, message=f"the FloatingIP holds {', '.join(found.status.addresses)}")
-    subject = _describe_guest(found.namespace, each.cluster, kind="FloatingIP", name=name)
+    subject = _describe_guest(found.namespace, each.shown, kind="FloatingIP", name=name)
     return judge_condition(subject, found, one, now)
 
 

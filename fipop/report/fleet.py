@@ -9,7 +9,7 @@ from datetime import datetime
 from fipop.addresses.status import NO_ADDRESS
 from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
 from fipop.api.objects import FloatingIP, ReleaseStatus
-from fipop.rancher.objects import ProvisioningCluster
+from fipop.rancher.objects import ProvisioningCluster, show_name
 from fipop.report.snapshot import Snapshot
 
 NO_STATUS = Condition(
@@ -27,6 +27,13 @@ class FloatingIPReport:
     floating_ip: FloatingIP
     cluster: str
     ready: Condition
+    display_name: str = ""
+    """What people call the cluster, if that is not its name."""
+
+    @property
+    def shown(self) -> str:
+        """The name of the cluster, with what people call it; "" if it is not known."""
+        return show_name(self.cluster, self.display_name) if self.cluster else ""
 
     @property
     def wrong(self) -> tuple[Condition, ...]:
@@ -59,6 +66,13 @@ class GuestSummary:
     cluster: str
     clusters: tuple[ProvisioningCluster, ...]
     floating_ips: tuple[FloatingIPReport, ...]
+    display_name: str = ""
+    """What people call the cluster, if that is not its name."""
+
+    @property
+    def shown(self) -> str:
+        """The name of the cluster, else the id, with what people call it."""
+        return show_name(self.cluster or self.id, self.display_name)
 
     @property
     def reachable(self) -> bool | None:
@@ -89,6 +103,7 @@ def report_floating_ips(snapshot: Snapshot) -> tuple[FloatingIPReport, ...]:
             floating_ip=each,
             cluster=snapshot.cluster_of(each.namespace, each.cluster or ""),
             ready=find_condition(each.status.conditions, ConditionType.READY) or NO_STATUS,
+            display_name=snapshot.display_name_of(each.namespace),
         )
         for each in snapshot.cache.floating_ips.all()
     )
@@ -106,6 +121,7 @@ def report_guests(snapshot: Snapshot, floating_ips: tuple[FloatingIPReport, ...]
             cluster=snapshot.cluster_of(guest),
             clusters=tuple(snapshot.cache.guest_clusters(guest)),
             floating_ips=tuple(by_namespace.get(guest, ())),
+            display_name=snapshot.display_name_of(guest),
         )
         for guest in opted_in | by_namespace.keys()
     ]

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from fipop.addresses.inventory import Inventory
 from fipop.api import names
 from fipop.api.codec import parse_time
+from fipop.api.guest_problems import read_problems
 from fipop.api.options import find_binary, read_texts
 from fipop.errors import ApiError, FipopError, ForbiddenError
 from fipop.jsons import Json, as_list, as_mapping, as_text
@@ -22,11 +23,13 @@ from fipop.kube.resources import (
     FLOATING_IP_RESERVATIONS,
     FLOATING_IPS,
     LEASES,
+    MANAGEMENT_CLUSTERS,
     PROVISIONING_CLUSTERS,
     Resource,
 )
 from fipop.operator.crds import revision_of
 from fipop.operator.installations import read_leader_namespace
+from fipop.operator.predecessor import find_predecessors, has_replicas
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
     DeploymentState,
@@ -58,6 +61,7 @@ async def read_snapshot(client: KubeClient, *, namespace: str, about_operator: b
         reader.fill(cache, Kind.RESERVATIONS, FLOATING_IP_RESERVATIONS),
         reader.fill(cache, Kind.FLOATING_IPS, FLOATING_IPS),
         reader.fill(cache, Kind.CLUSTERS, PROVISIONING_CLUSTERS),
+        reader.fill(cache, Kind.MANAGEMENT, MANAGEMENT_CLUSTERS),
     ]
     await asyncio.gather(*lists)
     if reader.unknown >= {Kind.RANGES, Kind.CLUSTERS}:
@@ -128,14 +132,16 @@ class SnapshotReader:
         before = len(self.unread)
         found = self._client.list(DEPLOYMENTS, namespace=namespace, label_selector=_OPERATOR_LABELS)
         own = await self.attempt("the operator's Deployment", DEPLOYMENTS, "list", found, namespace=namespace)
-        lease, predecessor, config, rollout, *crds = await asyncio.gather(
+        predecessors = await self.attempt(
+            names.PREDECESSOR_DEPLOYMENT,
+            DEPLOYMENTS,
+            "get",
+            find_predecessors(self._client, namespace),
+            namespace=names.OPERATOR_NAMESPACE,
+        )
+        predecessor = max(predecessors or (), key=has_replicas, default=None)
+        lease, config, rollout, *crds = await asyncio.gather(
             self.get("the operator's Lease", LEASES, names.LEASE_NAME, namespace=namespace),
-            self.get(
-                names.PREDECESSOR_DEPLOYMENT,
-                DEPLOYMENTS,
-                names.PREDECESSOR_DEPLOYMENT,
-                namespace=names.OPERATOR_NAMESPACE,
-            ),
             self.get("the options", CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace),
             self.get("the rollout", CONFIG_MAPS, names.ROLLOUT_CONFIG_MAP, namespace=namespace),
             *(self.get("fipop's CRDs", CUSTOM_RESOURCE_DEFINITIONS, name) for name in SCHEMA_REVISIONS),
@@ -155,6 +161,7 @@ class SnapshotReader:
             leadership=read_leadership(lease, leads=leader_namespace in ("", namespace)) if lease else None,
             workload=read_workload(own.items[0]) if own is not None and own.items else None,
             predecessor=read_workload(predecessor) if predecessor is not None else None,
+            predecessor_place=_place_of(predecessor) if predecessor is not None else "",
             schemas=schemas if "fipop's CRDs" not in failed else {},
             has_settings=None if "the options" in failed else config is not None,
             settings=settings,
@@ -176,7 +183,13 @@ def read_leadership(lease: Json, *, leads: bool = True) -> LeaderLease:
         renewed=parse_time(spec.get("renewTime")),
         duration_seconds=float(duration) if isinstance(duration, int) else 0.0,
         waits=tuple(as_text(annotations.get(names.ANNOTATION_WAITS)).splitlines()),
+        problems=read_problems(as_text(annotations.get(names.ANNOTATION_GUEST_PROBLEMS))),
     )
+
+
+def _place_of(deployment: Json) -> str:
+    metadata = as_mapping(deployment.get("metadata"))
+    return f"{as_text(metadata.get('namespace'))}/{as_text(metadata.get('name'))}"
 
 
 def read_workload(deployment: Json) -> DeploymentState:

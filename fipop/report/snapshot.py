@@ -14,9 +14,11 @@ from enum import StrEnum
 from fipop.addresses.claims import read_addresses
 from fipop.addresses.inventory import Inventory
 from fipop.api import names
+from fipop.api.guest_problems import GuestProblem
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, parse_addresses
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.rancher.objects import ProvisioningCluster, show_name
 from fipop.rollout.parts import Parts
 from fipop.rollout.plan import Phase, Rollout, count, describe_change
 from fipop.settings.options import DEFAULTS, BadOption, Settings
@@ -29,12 +31,13 @@ class Kind(StrEnum):
     FLOATING_IPS = "floating IPs"
     RESERVATIONS = "reservations"
     CLUSTERS = "Rancher's clusters"
+    MANAGEMENT = "Rancher's management clusters"
 
 
 SCHEMA_REVISIONS = {
-    FLOATING_IP_RANGES.full_name: 9,
+    FLOATING_IP_RANGES.full_name: 10,
     FLOATING_IPS.full_name: 8,
-    FLOATING_IP_RESERVATIONS.full_name: 3,
+    FLOATING_IP_RESERVATIONS.full_name: 4,
 }
 """The revisions of our CRDs that this version knows."""
 
@@ -57,6 +60,8 @@ class LeaderLease:
     duration_seconds: float
     waits: tuple[str, ...] = ()
     """A sentence for each range that waits for a guest cluster."""
+    problems: tuple[GuestProblem, ...] = ()
+    """What is wrong with the links of guest clusters."""
 
     def holds(self, now: datetime) -> bool:
         """Whether it was renewed in its time. Another machine wrote that time: a few seconds more are granted."""
@@ -88,6 +93,8 @@ class Installation:
     leadership: LeaderLease | None = None
     workload: DeploymentState | None = None
     predecessor: DeploymentState | None = None
+    predecessor_place: str = ""
+    """Namespace and name of its Deployment, which its chart names after the release."""
     schemas: dict[str, int | None] = field(default_factory=dict)
     """The revision of each of our CRDs that was looked for; None for one that is not there."""
     has_settings: bool | None = None
@@ -145,6 +152,7 @@ class Snapshot:
     )
     unread: tuple[Unread, ...] = ()
     _cluster_names: dict[str, str] = field(init=False)
+    _display_names: dict[str, str] = field(init=False)
     _requests: dict[tuple[str, Address], list[FloatingIP]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -152,6 +160,13 @@ class Snapshot:
         statuses = ((each.namespace, each.status.guest) for each in floating_ips)
         self._cluster_names = {guest: each.cluster for guest, each in statuses if each and each.cluster}
         self._cluster_names |= {each.cluster_name: each.name for each in self.cache.clusters.all()}
+        called = {
+            each.cluster_name: (each.name, self.cache.display_name(each))
+            for each in self.cache.clusters.all()
+        }
+        self._display_names = {
+            guest: shown for guest, (name, shown) in called.items() if shown not in ("", name)
+        }
         requests = defaultdict(list)
         for each in floating_ips:
             for address in read_addresses(each.spec.ipaddress.split(",")):
@@ -178,9 +193,47 @@ class Snapshot:
         """Return the floating IPs whose spec names an address, whether they hold it or not."""
         return self._requests.get((space, address), [])
 
+    def find_problem(self, guest_id: str) -> GuestProblem | None:
+        """Return what the operator found wrong with the links of a guest cluster."""
+        lease = self.installation.leadership
+        problems = lease.problems if lease is not None and lease.holds(self.now) else ()
+        return next((each for each in problems if guest_id in each.guests), None)
+
     def cluster_of(self, namespace: str, fallback: str = "") -> str:
         """Return the name of the cluster whose guest has this namespace, as Rancher or a status names it."""
         return self._cluster_names.get(namespace) or fallback
+
+    def display_name_of(self, namespace: str) -> str:
+        """Return what people call the guest cluster of a namespace, if that is not the name of its Cluster; else ""."""
+        return self._display_names.get(namespace, "")
+
+    def show_guest(self, guest_id: str) -> str:
+        """Return the name of a guest cluster, with what people call it; "?" if it is not known."""
+        return show_name(self.cluster_of(guest_id, "?"), self.display_name_of(guest_id))
+
+    def show_cluster(self, cluster: ProvisioningCluster) -> str:
+        """Return workspace and name of a Cluster, with what people call it."""
+        return show_name("/".join(cluster.key), self.display_name_of(cluster.cluster_name))
+
+    def find_clusters(self, name: str) -> list[ProvisioningCluster]:
+        """Return the Clusters that a user can mean by a name: their own, also with workspace, id or display name."""
+        return [
+            each
+            for each in self.cache.clusters.all()
+            if name and (each.is_meant_by(name) or name == self.display_name_of(each.cluster_name))
+        ]
+
+    def list_cluster_names(self) -> list[str]:
+        """Return the names of all Clusters, and what people call them."""
+        return [*(each.name for each in self.cache.clusters.all()), *self._display_names.values()]
+
+    def describe_ambiguity(self, name: str) -> str:
+        """Return that a name fits several guest clusters, as a sentence; "" if it does not."""
+        found = [each for each in self.find_clusters(name) if each.cluster_name]
+        if len(found) < 2:
+            return ""
+        shown = ", ".join(map(self.show_cluster, found))
+        return f'The name "{name}" fits {len(found)} guest clusters: {shown}. Name one as workspace/cluster.'
 
 
 def read_address(text: str) -> Address | None:

@@ -20,6 +20,7 @@ from fipop.report.findings import (
     judge,
     judge_floating_ip,
     judge_lack,
+    judge_links,
     point,
 )
 from fipop.report.fleet import FloatingIPReport, GuestSummary, report_floating_ips, report_guests
@@ -122,7 +123,7 @@ def _judge_missing(snapshot: Snapshot, name: str) -> Finding:
     if not snapshot.is_read(Kind.CLUSTERS, Kind.FLOATING_IPS):
         message = "the guest cluster is not known: not all clusters and floating IPs could be read"
         return point(subject, Severity.INFO, "Unknown", message, BIND_VIEWER)
-    like = suggest(name, (each.name for each in snapshot.cache.clusters.all()))
+    like = suggest(name, snapshot.list_cluster_names())
     message = f"no guest cluster has this id or name{like}"
     return point(subject, Severity.WARNING, "NotFound", message, "Run fipop status -o wide to see all")
 
@@ -140,9 +141,14 @@ def find_waits(snapshot: Snapshot, asked: str) -> tuple[Finding, ...]:
             found.append(judge_floating_ip(each, each.blocker, snapshot.now))
         services = _find_waiting_services(snapshot, each)
         found += (one for one in services if is_asked or one.subject.name == asked)
-    for guest in report_guests(snapshot, floating_ips):
+    guests = report_guests(snapshot, floating_ips)
+    for guest in guests:
         if guest.id in namespaces and not guest.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
             found.append(judge_lack(snapshot, guest))
+    others = set(namespaces) - {each.id for each in guests}
+    for cluster in snapshot.cache.clusters.all():
+        problem = judge_links(snapshot, cluster) if cluster.cluster_name in others else None
+        found += [problem] if problem is not None else []
     return tuple(found)
 
 
@@ -157,7 +163,7 @@ def _find_waiting_services(snapshot: Snapshot, each: FloatingIPReport) -> Iterat
         subject = replace(found.subject, kind="Service", name=one.name)
         yield replace(found, subject=subject, since=one.since or found.since)
     if len(waiting.services) < max(waiting.count, 1):
-        name = f"of guest cluster {each.cluster or each.floating_ip.namespace}"
+        name = f"of guest cluster {each.shown or each.floating_ip.namespace}"
         yield replace(found, subject=replace(found.subject, kind="Another Service", name=name))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fipop.api import names
@@ -93,33 +93,45 @@ def trace_values(order: Target, cluster: ProvisioningCluster) -> tuple[ValueLine
 
 
 def preview_change(
-    text: str, before: Settings, clusters: Sequence[ProvisioningCluster], *, only_served: bool
+    text: str,
+    before: Settings,
+    clusters: Sequence[ProvisioningCluster],
+    *,
+    only_served: bool,
+    show: Callable[[ProvisioningCluster], str] = lambda each: "/".join(each.key),
 ) -> Preview:
     """Return what a file of options changes. `only_served`: values of guest clusters in which fipop installs.
 
-    Raises RefusedError.
+    `show` returns how a cluster is shown. Raises RefusedError.
     """
     is_patch, data = _read_file(text, before)
     after, bad = parse_settings(data, before)
     if bad:
         raise RefusedError(f"has a bad value: {bad[0]}")
     had, gets = (
-        {each.key for each in clusters if each.cluster_name and installs.includes(opted_in=each.opted_in)}
+        {
+            each.key: each
+            for each in clusters
+            if each.cluster_name and installs.includes(opted_in=each.opted_in)
+        }
         for installs in (before.kubevip_guest_install, after.kubevip_guest_install)
     )
-    chosen = [each for each in clusters if each.key in had & gets or not only_served]
+    chosen = [each for each in clusters if each.key in had.keys() & gets.keys() or not only_served]
     return Preview(
         file="patch" if is_patch else "manifest",
         options=tuple(find_changed(before, after)),
-        changes=_find_changes(build_order(before), build_order(after), chosen),
-        joining=tuple(map("/".join, sorted(gets - had))),
-        leaving=tuple(map("/".join, sorted(had - gets))),
+        changes=_find_changes(build_order(before), build_order(after), chosen, show),
+        joining=tuple(show(gets[each]) for each in sorted(gets.keys() - had.keys())),
+        leaving=tuple(show(had[each]) for each in sorted(had.keys() - gets.keys())),
         keeps_releases=not after.kubevip_update,
     )
 
 
 def _find_changes(
-    before: Target, after: Target, clusters: Iterable[ProvisioningCluster]
+    before: Target,
+    after: Target,
+    clusters: Iterable[ProvisioningCluster],
+    show: Callable[[ProvisioningCluster], str],
 ) -> tuple[ValueChange, ...]:
     """Return what changes between two orders; guest clusters in which the same changes come together."""
     found: dict[str, ValueChange] = {}
@@ -134,7 +146,7 @@ def _find_changes(
             if old.get(each) != new.get(each)
         )
         known = found.get(repr(keys), ValueChange(clusters=(), keys=keys))
-        found[repr(keys)] = replace(known, clusters=(*known.clusters, "/".join(one.key)))
+        found[repr(keys)] = replace(known, clusters=(*known.clusters, show(one)))
     return tuple(each for each in found.values() if each.keys)
 
 
@@ -145,6 +157,14 @@ def find_unfitting(settings: Settings, clusters: Iterable[ProvisioningCluster]) 
         for each in entries:
             if not any(each.fits(one.namespace, one.name, one.labels) for one in known):
                 yield f'entry "{each.name}" of {CHART_OPTIONS[role]}ValuesOverrides fits no guest cluster'
+
+
+def list_names(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield each name of a cluster in an override, with what names the override."""
+    for role, entries in wanted_overrides(settings).items():
+        for each in entries:
+            for name in each.clusters:
+                yield f'entry "{each.name}" of {CHART_OPTIONS[role]}ValuesOverrides', name
 
 
 def _read_file(text: str, live: Settings) -> tuple[bool, dict[str, str]]:

@@ -364,6 +364,7 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "spec.owner.uid maxLength": longest(63),
         "spec.owner.cluster maxLength": longest(253),
         "spec.owner.workspace maxLength": longest(63),
+        "spec.owner.displayName maxLength": longest(253),
         "spec.requested enum": of(("static", "dynamic"), ("Static", ""), "Unsupported"),
         "spec.since format": of(("2026-08-20T08:00:02.123456Z", TIME), ("today", "2026-08-20"), "date-time"),
         "spec.quarantinedUntil format": of(TIME, ("tomorrow", ""), "date-time"),

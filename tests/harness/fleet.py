@@ -346,10 +346,17 @@ class Fleet:
     # Administrators
 
     def add_range(
-        self, name: str = "pool", iprange: str = "10.0.0.10-10.0.0.13", *, harvester: str = "", **spec: object
+        self,
+        name: str = "pool",
+        iprange: str = "10.0.0.10-10.0.0.13",
+        *,
+        harvester: str = "",
+        network: str = "",
+        **spec: object,
     ) -> None:
-        """Create a range; `harvester` is the Harvester cluster that it is of."""
+        """Create a range; `harvester` and `network` are the Harvester cluster and the network that it is of."""
         annotations = {names.ANNOTATION_HARVESTER_CLUSTER: harvester} if harvester else {}
+        annotations |= {names.ANNOTATION_HARVESTER_NETWORK: network} if network else {}
         self._put((RANGES, "", name), annotations=annotations, spec={"iprange": iprange, **spec})
 
     def change_range(self, name: str = "pool", **spec: object) -> None:
@@ -506,6 +513,7 @@ class Fleet:
         imported: bool = False,
         connected: bool = True,
         named: str = "",
+        called: str = "",
         workspace: str = WORKSPACE,
         provider: str = "k3s",
         is_served: bool = False,
@@ -514,6 +522,7 @@ class Fleet:
     ) -> Guest:
         """Have a guest cluster in Rancher that is Ready from now on; `named` is its cluster's name.
 
+        `called` is its display name, if that is another one, as of an imported cluster that Rancher names by its id.
         An administrator made the machines of a `custom` one, and registered them. Of one that `is_served` a floating IP
         is made automatically. One that comes back under its id is the same guest cluster.
         """
@@ -526,8 +535,9 @@ class Fleet:
             self._heard.add(guest_id)
             guest.listeners.append(lambda commit: self.judge_guest(guest, commit))
         self._put(("namespaces", "", guest_id))
-        self._put_management_cluster(guest_id, name, workspace, provider, connected=connected)
-        kubeconfig = base64.b64encode(json.dumps(_kubeconfig(guest_id)).encode()).decode()
+        self._put_management_cluster(guest_id, called or name, workspace, provider, connected=connected)
+        server = f"{RANCHER}/k8s/clusters/{guest_id}"
+        kubeconfig = base64.b64encode(json.dumps(_kubeconfig(server)).encode()).decode()
         self._put(("secrets", workspace, f"{name}-kubeconfig"), data={"value": kubeconfig})
         machines = {"rkeConfig": {"machinePools": [] if custom else [{"name": "machines"}]}}
         self._put(
@@ -539,19 +549,34 @@ class Fleet:
         )
         return guest
 
-    def put_on_harvester(self, guest_id: str, harvester: str) -> None:
-        """Have a guest cluster's machines on a Harvester cluster, which Rancher knows by that name."""
+    def add_harvester(self, harvester: str) -> None:
+        """Register a Harvester cluster in Rancher, by that name."""
         self._put(
             (CLUSTERS, "", f"c-{harvester}"),
             spec={"displayName": harvester},
             status={"provider": "harvester"},
         )
-        self._put(("harvesterconfigs", WORKSPACE, f"nodes-{guest_id}"), networkName="vlan1")
-        secret = base64.b64encode(f"c-{harvester}".encode()).decode()
-        self._put(
-            ("secrets", "cattle-global-data", f"cc-{harvester}"),
-            data={"harvestercredentialConfig-clusterId": secret},
-        )
+
+    def write_credential(self, harvester: str, *, cluster_id: str = "", leads_to: str = "") -> None:
+        """Write the cloud credential of a Harvester cluster, with the fields that are given."""
+        server = f"{RANCHER}/k8s/clusters/{leads_to}" if "/" not in leads_to else leads_to
+        texts = {"clusterId": cluster_id, "kubeconfigContent": leads_to and json.dumps(_kubeconfig(server))}
+        data = {
+            f"harvestercredentialConfig-{name}": base64.b64encode(text.encode()).decode()
+            for name, text in texts.items()
+            if text
+        }
+        self._put(("secrets", "cattle-global-data", f"cc-{harvester}"), data=data)
+
+    def write_network(self, guest_id: str, network: str) -> None:
+        """Write the HarvesterConfig of the machines of a guest cluster, in place."""
+        self._put(("harvesterconfigs", WORKSPACE, f"nodes-{guest_id}"), networkName=network)
+
+    def put_on_harvester(self, guest_id: str, harvester: str, network: str = "vlan1") -> None:
+        """Have a guest cluster's machines on a Harvester cluster, which Rancher knows by that name."""
+        self.add_harvester(harvester)
+        self.write_network(guest_id, network)
+        self.write_credential(harvester, cluster_id=f"c-{harvester}")
         pool = {
             "controlPlaneRole": True,
             "machineConfigRef": {"kind": "HarvesterConfig", "name": f"nodes-{guest_id}"},
@@ -619,10 +644,12 @@ class Fleet:
         holder = lease["spec"]["holderIdentity"]
         return next(each for each in self.operators if each.name == holder)
 
-    def scale_predecessor(self, replicas: int) -> None:
+    def scale_predecessor(self, replicas: int, *, name: str = names.PREDECESSOR_DEPLOYMENT) -> None:
         """Have a Deployment of kube-fip-operator with so many replicas."""
-        key = ("deployments", NAMESPACE, names.PREDECESSOR_DEPLOYMENT)
-        self._put(key, spec={"replicas": replicas}, status={"replicas": replicas})
+        key = ("deployments", NAMESPACE, name)
+        container = {"image": "registry.lan:5000/mirror/kube-fip-operator:v0.3@sha256:0"}
+        pod = {"spec": {"containers": [container]}}
+        self._put(key, spec={"replicas": replicas, "template": pod}, status={"replicas": replicas})
 
     def take_away(self, key: Key) -> Callable[[], None]:
         """Delete an object; the function that is returned creates it again as it was."""
@@ -642,6 +669,12 @@ class Fleet:
         return next((str(each["message"]) for each in conditions if each["type"] == kind), "")
 
     # What is stored
+
+    def problems_on_lease(self) -> list[Json]:
+        """Return what the leader noted on its Lease: what is wrong with the links of guest clusters."""
+        (lease,) = self.memory.of_kind("leases").values()
+        text = (lease["metadata"].get("annotations") or {}).get(names.ANNOTATION_GUEST_PROBLEMS)
+        return list(json.loads(text)) if text else []
 
     @property
     def problems(self) -> list[str]:
@@ -829,9 +862,9 @@ def _object(key: Key) -> Json:
     return {"metadata": metadata}
 
 
-def _kubeconfig(guest_id: str) -> Json:
+def _kubeconfig(server: str) -> Json:
     """Return a kubeconfig as Rancher writes it."""
-    cluster = {"server": f"{RANCHER}/k8s/clusters/{guest_id}"}
+    cluster = {"server": server}
     return {
         "apiVersion": "v1",
         "kind": "Config",

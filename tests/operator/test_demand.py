@@ -563,3 +563,32 @@ async def test_names_of_a_guest_cluster_that_lies_fit_into_the_status() -> None:
     await fleet.pass_time(60)
     (name,) = fleet.status(A, FIRST)["services"]["names"]
     assert len(name) <= 512
+
+
+async def test_services_that_servicelb_of_k3s_takes_are_no_demand_and_the_conditions_have_the_remedy() -> (
+    None
+):
+    fleet = Fleet()
+    fleet.set_options(kubevipGuestInstall="enabled", operateGuestClusterInterval="60")
+    fleet.add_range(clusterSelector=EVERY_GUEST, perGuest={"maxAllocate": 4})
+    guest = fleet.add_guest(A, is_served=True)
+    key = ("daemonsets", "kube-system", "svclb-traefik-1")
+    guest.put_workload(key, "rancher/klipper-lb:v0.4.13")
+    found = guest.objects[key]
+    labels = {"svccontroller.k3s.cattle.io/svcname": "traefik"}
+    guest.put(key, {**found, "metadata": {**found["metadata"], "labels": labels}})
+    await fleet.start()
+    await fleet.pass_time(60)
+    for name in ("one", "two", "three"):
+        guest.add_service("192.168.1.5", name=name)
+    await fleet.pass_time(200)
+    assert made(fleet) == [FIRST]
+    assert fleet.condition(A, "CloudProviderReady", FIRST) == ("False", "ServiceLbTakesServices")
+    assert "disable: [servicelb]" in fleet.message(A, "CloudProviderReady", FIRST)
+    assert fleet.condition(A, "DemandMet", FIRST) == ("True", "ServiceLbTakesServices")
+    guest.remove(key)
+    for name in ("four", "five"):
+        guest.add_service(name=name)
+    await fleet.pass_time(200)
+    assert fleet.condition(A, "CloudProviderReady", FIRST) == ("True", "Ready")
+    assert made(fleet) == [FIRST, SECOND]

@@ -273,7 +273,7 @@ async def test_a_range_is_chosen_once_it_is_known_which_harvester_cluster_a_gues
     await fleet.start(leader_election=False)
     fleet.ask(A, range_name="")
     await fleet.pass_time(5)
-    assert (fleet.held(), fleet.condition(A)) == ({}, ("False", "GuestNotFound"))
+    assert (fleet.held(), fleet.condition(A)) == ({}, ("False", "GuestUnresolved"))
     bring_back()
     await fleet.pass_time(60)
     assert fleet.held() == {f"default.{X}": A}
@@ -359,7 +359,7 @@ async def test_a_guest_cluster_that_no_range_serves_gets_an_event_also_if_its_ne
     await fleet.pass_time(60)
     bring_back()
     await fleet.pass_time(300)
-    assert [reason for _, reason, _ in fleet.events("Cluster/")] == ["NoMatchingRange"]
+    assert [reason for _, reason, _ in fleet.events("Cluster/")] == ["GuestUnresolved", "NoMatchingRange"]
 
 
 async def test_a_floating_ip_of_a_guest_cluster_that_is_not_known_says_what_is_wrong_with_its_range() -> None:

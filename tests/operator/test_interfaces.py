@@ -74,6 +74,14 @@ async def test_an_interface_that_contradicts_harvesters_map_is_a_condition() -> 
     assert fleet.condition(A, "GuestConfigured") == ("True", "Configured")
 
 
+async def test_an_interface_that_kube_vip_chooses_contradicts_nothing_and_reaches_the_config_map() -> None:
+    fleet = await on_harvester(json.dumps({"default/vlan1": "enp9s0"}))
+    fleet.change_range("vlan", interface="auto")
+    await fleet.pass_time(VISITED)
+    assert fleet.condition(A, "GuestConfigured") == ("True", "Configured")
+    assert fleet.guests[A].config_map["interface-global"] == "auto"
+
+
 async def on_harvester(text: str) -> Fleet:
     """Have a guest cluster on network vlan1 of a Harvester whose cloud provider lists interfaces."""
     fleet = Fleet()

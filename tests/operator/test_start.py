@@ -305,16 +305,17 @@ async def test_a_leader_that_is_killed_while_it_claims_leaves_no_address_to_an_o
 # kube-fip-operator beside fipop
 
 
-async def test_nothing_is_assigned_and_no_guest_cluster_is_visited_while_kube_fip_operator_has_replicas() -> (
-    None
-):
+@pytest.mark.parametrize("name", ["kube-fip-operator", "fip-kube-fip-operator", "addresses"])
+async def test_nothing_is_assigned_and_no_guest_cluster_is_visited_while_kube_fip_operator_has_replicas(
+    name: str,
+) -> None:
     fleet = build_fleet(A)
     fleet.guests[A].add_service(X)
-    fleet.scale_predecessor(1)
+    fleet.scale_predecessor(1, name=name)
     fleet.ask(A)
     await fleet.start(seconds=120)
     assert (fleet.held(), fleet.status(A), fleet.guests[A].config_map) == ({}, {}, {})
-    fleet.scale_predecessor(0)
+    fleet.scale_predecessor(0, name=name)
     await fleet.pass_time(30)
     assert fleet.addresses(A) != []
 

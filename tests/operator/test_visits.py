@@ -166,6 +166,98 @@ async def test_a_harvester_that_takes_every_service_is_reported_until_it_does_no
     assert fleet.condition(A, "CloudProviderReady") == ("True", "Ready")
 
 
+# Objects of others with the name of ours, and what helm says of them
+
+HELM_SAYS = {
+    "an object of others": (
+        (
+            'Error: Unable to continue with install: ServiceAccount "kube-vip" in namespace "kube-system" exists '
+            "and cannot be imported into the current release: invalid ownership metadata; label validation"
+        ),
+        (
+            "an object of that name belongs to something else: ServiceAccount kube-system/kube-vip, which is of no "
+            "release. Set another name as nameOverride"
+        ),
+    ),
+    "an object of a release": (
+        (
+            'Error: Unable to continue with install: ClusterRole "kube-vip" in namespace "" exists and cannot be '
+            "imported into the current release: invalid ownership metadata; annotation validation error: key "
+            '"meta.helm.sh/'
+            'release-name" must equal "kube-vip": current value is "theirs"'
+        ),
+        "ClusterRole kube-vip, which is of release theirs. Set another name as nameOverride",
+    ),
+    "Rancher's webhook away": (
+        (
+            "Error: Internal error occurred: failed calling webhook "
+            '"rancher.cattle.io.namespaces.create-non-kubesystem": '
+            "failed to call webhook: context deadline exceeded"
+        ),
+        (
+            "an admission webhook of Rancher refused it or did not answer: "
+            "rancher.cattle.io.namespaces.create-non-kubesystem. Check the Deployment cattle-system/rancher-webhook"
+        ),
+    ),
+    "PodSecurity": (
+        'Error: pods "x" is forbidden: violates PodSecurity "restricted:latest": host namespaces',
+        "PodSecurity of its namespace refused it. kube-vip uses the network of its nodes: label the namespace",
+    ),
+    "a stranger's webhook": (
+        'Error: admission webhook "evil.example.com" denied the request: <script>',
+        "an admission webhook or policy of the cluster refused it",
+    ),
+}
+
+
+async def test_kube_vip_for_the_control_plane_and_its_account_are_no_obstacle() -> None:
+    fleet = build()
+    guest = fleet.guests[A]
+    theirs = ("daemonsets", "kube-system", "kube-vip-ds")
+    guest.put_workload(theirs, "kube-vip", cp_enable="true", svc_enable="false")
+    fleet.helm.failures["upgrade"] = [HELM_SAYS["an object of others"][0]]
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(60)
+    assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
+    assert ("daemonsets", "kube-system", "kube-vip-fipop") in guest.objects
+    upgrades = [verb for verb, _ in fleet.helm.runs if verb == "upgrade"]
+    await fleet.pass_time(VISITED)
+    assert [verb for verb, _ in fleet.helm.runs if verb == "upgrade"] == upgrades
+
+
+async def test_a_name_that_the_administrator_chose_is_not_replaced_by_another() -> None:
+    fleet = build(kubevipChartValues="nameOverride: vip")
+    fleet.helm.failures["upgrade"] = [HELM_SAYS["an object of others"][0]] * 4
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(20)
+    assert fleet.condition(A, "KubeVipReady") == ("False", "ReleaseFailed")
+
+
+@pytest.mark.parametrize("case", HELM_SAYS)
+async def test_what_helm_says_of_a_known_cause_is_told_with_its_remedy_and_not_quoted(case: str) -> None:
+    words, told = HELM_SAYS[case]
+    fleet = build()
+    fleet.helm.failures["upgrade"] = [words] * 20
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(60)
+    assert fleet.condition(A, "KubeVipReady") == ("False", "ReleaseFailed")
+    assert told in fleet.message(A, "KubeVipReady")
+    assert "<script>" not in fleet.message(A, "KubeVipReady")
+
+
+async def test_a_registry_that_speaks_http_is_told_with_the_remedy() -> None:
+    fleet = build(kubevipChartRef="oci://registry.lan:5000/charts/kube-vip")
+    fleet.helm.failures["pull"] = ["Error: http: server gave HTTP response to HTTPS client"] * 8
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(60)
+    assert "registry.lan:5000" in fleet.message(A, "KubeVipReady")
+    assert "fipop reads registries over TLS only" in fleet.message(A, "KubeVipReady")
+
+
 # The ConfigMap
 
 

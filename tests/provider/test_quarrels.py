@@ -102,3 +102,46 @@ async def test_a_pause_holds_up_neither_a_request_of_the_user_nor_a_deletion() -
     cluster.delete()
     await cluster.settle()
     assert cluster.names() == []
+
+
+@pytest.mark.parametrize("other", ["ClusterIP", "ExternalName"])
+async def test_an_owner_who_changes_the_type_again_and_again_is_no_other_controller(other: str) -> None:
+    cluster = ServiceCluster(POOL)
+    await cluster.start()
+    cluster.add()
+    await cluster.settle()
+    for _ in range(6):
+        cluster.change(type=other)
+        await cluster.settle()
+        assert not any(cluster.shown().values())
+        cluster.change(type="LoadBalancer")
+        await cluster.settle()
+        assert cluster.shown()["L"] == "10.0.0.1"
+    assert "AnotherController" not in cluster.reasons("web")
+
+
+async def test_an_owner_who_ignores_a_service_again_and_again_is_no_other_controller() -> None:
+    cluster = ServiceCluster(POOL)
+    await cluster.start()
+    cluster.add()
+    await cluster.settle()
+    for _ in range(6):
+        cluster.change(annotations={"kube-vip.io/ignore": "true"})
+        await cluster.settle()
+        assert "L" not in cluster.shown()
+        cluster.change(annotations={"kube-vip.io/ignore": None})
+        await cluster.settle()
+        assert cluster.shown()["L"] == "10.0.0.1"
+    assert "AnotherController" not in cluster.reasons("web")
+
+
+async def test_what_another_controller_writes_to_a_service_of_another_type_is_removed_ever_more_slowly() -> (
+    None
+):
+    cluster = ServiceCluster(POOL)
+    await cluster.start()
+    marked = {"labels": {"implementation": "kube-vip"}}
+    times = answer_each_write(cluster, lambda obj: obj["metadata"].update(marked))
+    cluster.add(type="ClusterIP", metadata=marked)
+    await cluster.pass_time(600)
+    assert len(times) < 12

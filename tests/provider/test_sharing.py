@@ -103,3 +103,26 @@ async def test_each_of_two_services_with_the_same_static_address_is_warned_about
     assert (cluster.addresses("one"), cluster.addresses("two")) == ("192.0.2.1", "192.0.2.1")
     assert "AddressInUse" in cluster.reasons("one")
     assert "AddressInUse" in cluster.reasons("two")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_told"),
+    [
+        ({"externalTrafficPolicy": "Local", "selector": {"app": "a"}}, {"selector": {"app": "b"}}, True),
+        ({"selector": {"app": "a"}}, {"externalTrafficPolicy": "Local", "selector": {"app": "b"}}, True),
+        ({"externalTrafficPolicy": "Local", "selector": {"app": "a"}}, {"selector": {"app": "a"}}, False),
+        ({"selector": {"app": "a"}}, {"selector": {"app": "b"}}, False),
+    ],
+    ids=["first", "second", "same pods", "Cluster"],
+)
+async def test_services_of_different_pods_that_share_with_policy_local_are_warned_of(
+    first: dict[str, object], second: dict[str, object], *, is_told: bool
+) -> None:
+    cluster = ServiceCluster(ONE)
+    cluster.add("first", ports=[80], **first)
+    await cluster.start()
+    cluster.add("second", ports=[443], **second)
+    await cluster.settle()
+    assert (cluster.addresses("first"), cluster.addresses("second")) == ("10.0.0.1", "10.0.0.1")
+    for name in ("first", "second"):
+        assert ("SharedAddressLocal" in cluster.reasons(name)) is is_told

@@ -184,8 +184,16 @@ class Page:
         answers = tuple(islice(_search(found, asked), MOST_FOUND)) if asked else ()
         waits = find_waits(found.snapshot, asked)[:MOST_FOUND] if asked else ()
         nearest = find_nearest(found.snapshot, asked) if asked and not (answers or waits) else ""
+        doubt = found.snapshot.describe_ambiguity(asked) if asked else ""
         return self._show(
-            "search.html", found, asked=asked, answers=answers, waits=waits, most=MOST_FOUND, nearest=nearest
+            "search.html",
+            found,
+            asked=asked,
+            answers=answers,
+            waits=waits,
+            most=MOST_FOUND,
+            nearest=nearest,
+            doubt=doubt,
         )
 
     def _show(self, template: str, found: StatusReport, **values: object) -> web.Response:
@@ -267,6 +275,6 @@ def _search(report: StatusReport, asked: str) -> Iterator[AddressReport]:
     for each in report_all(report.snapshot):
         texts = [each.address, *each.services]
         if each.owner is not None:
-            texts += (str(each.owner), each.owner.cluster)
+            texts += (str(each.owner), each.owner.shown)
         if any(wanted in text.lower() for text in texts):
             yield each

@@ -161,11 +161,68 @@ async def test_an_object_that_the_cluster_refuses_is_known(bench: Bench, case: s
     assert cause in error.cause
 
 
-async def test_an_object_of_somebody_else_is_known(bench: Bench) -> None:
-    await bench.client.create(
-        f"/api/v1/namespaces/{bench.namespace}/configmaps", {"metadata": {"name": "made"}}
+@pytest.mark.parametrize("owner", ["", "theirs"])
+async def test_an_object_of_somebody_else_is_known_and_named_and_leaves_no_release(
+    bench: Bench, owner: str
+) -> None:
+    place = f"/api/v1/namespaces/{bench.namespace}"
+    marks = {"meta.helm.sh/release-name": owner, "meta.helm.sh/release-namespace": bench.namespace}
+    labels = {"app.kubernetes.io/managed-by": "Helm"}
+    metadata = {"name": "made", **({"annotations": marks, "labels": labels} if owner else {})}
+    await bench.client.create(f"{place}/configmaps", {"metadata": metadata})
+    error = await bench.fails()
+    assert error.failure is HelmFailure.NAME_TAKEN
+    release = f"release {owner}" if owner else "no release"
+    assert error.cause == f"ConfigMap {bench.namespace}/made, which is of {release}"
+    found = await bench.client.items(f"{place}/secrets")
+    assert not [each for each in found if each["type"] == "helm.sh/release.v1"], (
+        "another name can be tried at once"
     )
-    assert (await bench.fails()).failure is HelmFailure.NAME_TAKEN
+
+
+async def test_a_webhook_of_rancher_that_does_not_answer_is_named(bench: Bench) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    webhook = {
+        "name": "rancher.cattle.io.configmaps.create",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": bench.namespace}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+    }
+    await bench.client.create(path, {"metadata": {"name": bench.namespace}, "webhooks": [webhook]})
+
+    async def is_known() -> bool:
+        found = await bench.fails()
+        return found.failure is HelmFailure.RANCHER_WEBHOOK and found.cause == webhook["name"]
+
+    try:
+        await eventually(is_known, seconds=30, what="the webhook to be in force")
+    finally:
+        await bench.client.delete(f"{path}/{bench.namespace}")
+
+
+async def test_pods_that_pod_security_refuses_are_known(bench: Bench) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await bench.client.patch(f"/api/v1/namespaces/{bench.namespace}", {"metadata": {"labels": labels}})
+    spec = "spec: {hostNetwork: true, containers: [{name: a, image: b}]}"
+    pod = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: made}}\n{spec}\n"
+    assert (await bench.fails(pod)).failure is HelmFailure.POD_SECURITY
+
+
+async def test_a_registry_that_speaks_http_is_known(bench: Bench) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.2", 0)
+    port = server.sockets[0].getsockname()[1]
+    with bench.helm.private_folder() as folder, pytest.raises(HelmError) as caught:
+        await bench.helm.for_charts("chart", folder).run(["pull", f"oci://127.0.0.2:{port}/kube-vip"])
+    server.close()
+    assert caught.value.failure is HelmFailure.NO_TLS
 
 
 async def test_another_helm_at_work_and_what_it_leaves_when_it_is_killed_are_known(bench: Bench) -> None:

@@ -415,12 +415,17 @@ def _wished(floating_ip: Json) -> frozenset[str]:
 
 
 def _returns(before: Json, after: Json) -> bool:
-    """Whether an address goes back to who had it: same floating IP, or same cluster, name and range."""
+    """Whether an address goes back to who had it: same floating IP, or same cluster, name and range.
+
+    A cluster that Rancher names by its id is known by what people call it, and its floating IPs are named after the id.
+    """
     old, new = before["spec"].get("owner") or {}, after["spec"].get("owner") or {}
-    same_name = owner_of(before) == owner_of(after)
-    same_cluster = bool(old.get("cluster")) and old.get("cluster") == new.get("cluster")
-    return same_name or (
-        same_cluster
-        and old.get("name") == new.get("name")
-        and before["spec"]["range"] == after["spec"]["range"]
+
+    def known_as(owner: Json) -> tuple[str, str]:
+        cluster, name = owner.get("cluster") or "", owner.get("name") or ""
+        return owner.get("displayName") or cluster, name.removeprefix(f"{cluster}-kubevip") or "automatic"
+
+    same_cluster = bool(old.get("cluster")) and known_as(old) == known_as(new)
+    return owner_of(before) == owner_of(after) or (
+        same_cluster and before["spec"]["range"] == after["spec"]["range"]
     )

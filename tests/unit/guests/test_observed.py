@@ -10,6 +10,7 @@ from fipop.api.objects import ReleaseStatus
 from fipop.guests.conditions import judge_release
 from fipop.guests.harvester import is_back, should_park
 from fipop.guests.release_plan import Step, Verb
+from fipop.guests.takers import Taker
 from fipop.helm.charts import (
     Chart,
     Role,
@@ -29,7 +30,7 @@ from fipop.helm.releases import (
     read_release,
     take_over,
 )
-from fipop.helm.workloads import PARKED_LABEL, Workload, parse_daemon_set, parse_deployment
+from fipop.helm.workloads import PARKED_LABEL, Workload, describe, parse_daemon_set, parse_deployment
 from fipop.settings.options import DEFAULTS
 from tests.harness.releases import NOW, OTHER, TARGET, daemon_set, installed, place, secret
 
@@ -244,6 +245,14 @@ def test_workloads_of_any_shape_are_read_without_an_error(odd: object) -> None:
     assert not found.is_ready
 
 
+def test_pods_that_the_controller_cannot_create_are_told_apart_from_those_that_are_not_ready() -> None:
+    manifest = daemon_set()
+    manifest["status"] |= {"desiredNumberScheduled": 3, "currentNumberScheduled": 0, "numberReady": 0}
+    assert "pod-security.kubernetes.io/enforce=privileged" in describe([parse_daemon_set(manifest)])
+    manifest["status"]["currentNumberScheduled"] = 3
+    assert describe([parse_daemon_set(manifest)]).endswith("has 0 of 3 pods ready")
+
+
 def test_harvesters_kube_vip_is_parked_while_fipops_serves_and_back_before_that_goes() -> None:
     harvester = parse_daemon_set(daemon_set(release="harvester-cloud-provider"))
     assert should_park(installed(), removes=False) is True
@@ -282,7 +291,7 @@ JUDGED: dict[str, tuple[Release, dict[str, Any], tuple[Verdict, str]]] = {
     "others": (replace(place(), conflicting_workloads=("DaemonSet a/b",)), {}, (Verdict.FALSE, "OthersRun")),
     "beside others": (installed(conflicting_workloads=("DaemonSet a/b",)), {}, (Verdict.TRUE, "OthersRun")),
     "renamed": (installed(), {"place": ("other", "name")}, (Verdict.TRUE, "ReleaseNameChanged")),
-    "of Harvester": (installed(), {"is_taken_by_harvester": True}, (Verdict.FALSE, "HarvesterTakesServices")),
+    "of Harvester": (installed(), {"taker": Taker.HARVESTER}, (Verdict.FALSE, "HarvesterTakesServices")),
     "held up": (
         installed(),
         {"reason": "OptionUnknown", "held_up": "Correct it."},

@@ -50,6 +50,42 @@ def test_a_bundle_with_a_comment_in_another_encoding_is_accepted():
     assert found.ca_pem.endswith("\n-----BEGIN")
 
 
+def test_an_authority_in_lines_is_accepted_as_by_go():
+    text = base64.encodebytes(b"-----BEGIN" * 20).decode()
+    assert "\n" in text.strip()
+    found = read_kubeconfig(kubeconfig(**{"certificate-authority-data": text}), GUEST)
+    assert found.ca_pem == "-----BEGIN" * 20
+
+
+def without(field: str, **user: Any) -> bytes:
+    document = json.loads(kubeconfig())
+    document.pop(field, None)
+    if user:
+        document["users"][1]["user"] = user
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "cause"),
+    [
+        (b"", "is empty"),
+        (kubeconfig()[:200], "must be YAML"),
+        (b"apiVersion", "may be cut"),
+        (without("current-context"), "current-context"),
+        (without("contexts"), "current-context"),
+        (without("clusters"), "no cluster with a server"),
+        (without("users"), "no user with a token"),
+        (without("", exec={"command": "aws"}), "a program that gets its credential"),
+        (without("", **{"client-certificate-data": "x"}), "a client certificate"),
+        (kubeconfig(token="a b"), "characters that no token has"),
+        (kubeconfig(**{"certificate-authority-data": "abc"}), "is not base64"),
+    ],
+)
+def test_each_cause_has_its_sentence(data: bytes, cause: str):
+    with pytest.raises(GuestError, match=cause):
+        read_kubeconfig(data, GUEST)
+
+
 def test_nothing_else_of_a_kubeconfig_counts():
     more = {"insecure-skip-tls-verify": True, "proxy-url": "http://evil", "certificate-authority": "/etc/x"}
     assert read_kubeconfig(kubeconfig(**more), GUEST) == read_kubeconfig(kubeconfig(), GUEST)

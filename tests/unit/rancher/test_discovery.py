@@ -91,6 +91,7 @@ async def test_all_links_give_a_guest_with_two_requests(rancher: Rancher) -> Non
         deleting=False,
         harvester_cluster_name="harv1",
         networks=("default/vlan10",),
+        display_name="demo",
     )
     assert (guest.id, guest.cluster_name, guest.on_harvester) == ("c-m-4xk8q2vz", "demo", True)
     assert rancher.asked == [

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from fipop.kube.resources import PROVISIONING_CLUSTERS
+from fipop.kube.resources import MANAGEMENT_CLUSTERS, PROVISIONING_CLUSTERS
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
     DeploymentState,
@@ -52,12 +52,13 @@ def healthy_installation(**changes: Any) -> Installation:
     return Installation(**(fields | changes))
 
 
-def snapshot(
+def snapshot(  # noqa: PLR0913 - what is read of an installation
     *,
     ranges: list[Json] | None = None,
     floating_ips: list[Json] | None = None,
     reservations: list[Json] | None = None,
     clusters: list[Json] | None = None,
+    management: Sequence[Json] = (),
     harvesters: Sequence[str] = (),
     installation: Installation | None = None,
     now: datetime = NOW,
@@ -70,8 +71,19 @@ def snapshot(
     cache = cache_of(ranges=counted, floating_ips=floating_ips, reservations=reservations, reads_guests=False)
     for each in clusters or ():
         cache.observe(PROVISIONING_CLUSTERS, each)
+    for each in management:
+        cache.observe(MANAGEMENT_CLUSTERS, each)
     cache.recall_reports(lambda _guest_id: True)
     return Snapshot(now=now, cache=cache, installation=installation or healthy_installation(), unread=unread)
+
+
+def build_management(name: str, display_name: str, **labels: str) -> Json:
+    """The management Cluster of a guest cluster."""
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "labels": labels},
+        "spec": {"displayName": display_name, "fleetWorkspaceName": "fleet-default"},
+        "status": {"provider": "k3s"},
+    }
 
 
 def build_harvester(name: str) -> Json:
