@@ -330,6 +330,8 @@ class FloatingIPStatus(YamlFields):
     """None if no Service uses it, or if its range has no `perGuest`."""
     waiting: WaitingStatus | None = None
     """None if `DemandMet` is not False; only the oldest floating IP of a guest cluster shows it."""
+    last_announced: Time | None = None
+    """When `Announced` last left True; None if it never did."""
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
 

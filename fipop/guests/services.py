@@ -292,7 +292,7 @@ def read_uses(services: Iterable[Service], classes: frozenset[str], now: datetim
 
 def read_use(service: Service, *, classes: frozenset[str]) -> ServiceUse | None:
     """Return how a Service uses addresses; None if it uses none and waits for none. Raises: TooManyAddressesError."""
-    parts = find_in_use((), (service,)).parts
+    parts = find_in_use((), (service,), announces_on=False).parts
     addresses = frozenset(Address(each.part.family, each.part.first) for each in parts if not each.is_pool)
     since = _find_since(service) if _is_served(service, classes) else None
     if not addresses and since is None:

@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 SCHEMA_REVISIONS = {
     FLOATING_IP_RANGES.full_name: 9,
-    FLOATING_IPS.full_name: 7,
+    FLOATING_IPS.full_name: 8,
     FLOATING_IP_RESERVATIONS.full_name: 3,
 }
 """The revisions of our CRDs that this version knows."""

@@ -46,6 +46,8 @@ class Member:
     """When helm of this leader first took it up for the target; None if it did not."""
     is_eligible: bool = True
     """Whether it is not paused, has a floating IP, and was ready in Rancher's eyes once."""
+    dark_since: float | None = None
+    """When an address was announced last that is not any more; None if there is none."""
     is_canary: bool = False
 
     @property

@@ -43,6 +43,8 @@ class HelmInMemory:
     """URLs of guest clusters, and texts of values with which no pod gets ready."""
     refused: dict[str, str] = field(default_factory=dict)
     """Texts of values with which helm fails: "absent" leaves no revision, "failed" leaves one that is not deployed."""
+    dark: set[str] = field(default_factory=set)
+    """Texts of values with which kube-vip runs, gets ready, and announces nothing."""
     gone: set[str] = field(default_factory=set)
     """Sources and versions from which no chart can be pulled any more, as helm's arguments name them."""
     runs: list[tuple[str, str]] = field(default_factory=list)
@@ -107,6 +109,9 @@ class HelmInMemory:
                 if fates != ["absent"]:
                     is_ready = self._gets_ready(url, values)
                     release.write(chart, values, labels, is_ready=is_ready, is_deployed=not fates)
+                if chart == "kube-vip" and self.dark and not fates:
+                    is_dark = any(f'"{each}"' in json.dumps(values) for each in self.dark)
+                    self.guest_of(url).leader = "" if is_dark else "n1"  # type: ignore[attr-defined]
                 return _failed("refused") if fates else _succeeded("{}")
             case "rollback":
                 return release.roll_back(int(arguments[2]), lambda values: self._gets_ready(url, values))
@@ -211,6 +216,11 @@ class _Release:
 
     def _workload(self, chart: str, values: Json) -> Json:
         is_provider = chart == "kube-vip-cloud-provider"
+        env = {} if is_provider else {"svc_enable": "true", **(values.get("env") or {})}
+        container = {
+            "image": f"example/{chart}:v1",
+            "env": [{"name": name, "value": str(value)} for name, value in env.items()],
+        }
         return {
             "apiVersion": "apps/v1",
             "kind": "Deployment" if is_provider else "DaemonSet",
@@ -228,7 +238,7 @@ class _Release:
             },
             "spec": {
                 "replicas": 1,
-                "template": {"spec": {"containers": [{"image": f"example/{chart}:v1"}]}},
+                "template": {"spec": {"containers": [container]}},
             },
         }
 
