@@ -9,8 +9,8 @@ from datetime import datetime
 from fipop.addresses.claims import address_of
 from fipop.addresses.inventory import Inventory
 from fipop.api import names
-from fipop.api.service import VIP_HOST
 from fipop.api.objects import FloatingIP, FloatingIPReservation
+from fipop.api.service import VIP_HOST
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.errors import AddressOutOfRangeError, IpamError, UnreadableSpecError
 from fipop.rancher.objects import ProvisioningCluster
@@ -145,8 +145,8 @@ def describe_user(inventory: Inventory, guest_id: str, address: Address) -> str:
     if not user.node:
         return f"{user} in guest cluster {guest_id} uses it."
     return (
-        f"{user} in guest cluster {guest_id} left type LoadBalancer, and kube-vip before v1.2.4 announces it on. Remove "
-        f"the address from node {user.node} (ip address del), and then the annotation {VIP_HOST} of the Service."
+        f"{user} in guest cluster {guest_id} left type LoadBalancer, and kube-vip before v1.2.4 announces it on. "
+        f"Remove the address from node {user.node} (ip address del), and then the annotation {VIP_HOST} of the Service."
     )
 
 

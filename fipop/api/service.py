@@ -162,7 +162,7 @@ class Service:
 
     @property
     def wanted(self) -> tuple[Address, ...]:
-        """The addresses that kube-vip is asked to announce: the annotation, a changed request, the status, a request."""
+        """The addresses that kube-vip is to announce: of the annotation, a changed request, the status, a request."""
         if self.annotation:
             return self.annotated
         own = () if self.requested is None else (self.requested,)

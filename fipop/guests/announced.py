@@ -28,11 +28,10 @@ from fipop.api.codec import parse_time
 from fipop.api.conditions import ConditionContent, ConditionType, Verdict, find_condition
 from fipop.api.objects import FloatingIP, FloatingIPStatus
 from fipop.api.service import Service
-from fipop.guests.in_use import read_name
 from fipop.helm.workloads import KUBE_VIP_CLASS, KubeVipMode
 from fipop.ipam.addresses import Address, format_address
 from fipop.jsons import Json, as_list, as_mapping, as_text
-from fipop.texts import LONGEST_WORD, clean
+from fipop.texts import LONGEST_WORD, clean, read_name
 
 ANNOUNCED, NOT_USED, NO_ENDPOINTS = "Announced", "NotUsed", "NoEndpoints"
 NO_LEADER, NOT_TAKEN, OTHER_NODE = "NoLeader", "NotTaken", "OtherNode"
@@ -277,9 +276,7 @@ def find_users(
         for each in services
         if each.is_load_balancer and not each.is_ignored and each.class_name in classes
     ]
-    return {
-        address: tuple(each for each in served if address in each.wanted) for address in addresses
-    }
+    return {address: tuple(each for each in served if address in each.wanted) for address in addresses}
 
 
 def judge_addresses(
@@ -295,7 +292,9 @@ def judge_addresses(
                 reason=those[0].reason,
                 message=" ".join(dict.fromkeys(each.message for each in those)),
             )
-    return ConditionContent(verdict=Verdict.UNKNOWN, reason=NOT_USED, message="The FloatingIP has no address.")
+    return ConditionContent(
+        verdict=Verdict.UNKNOWN, reason=NOT_USED, message="The FloatingIP has no address."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,7 +380,11 @@ def _describe(address: Address, judged: _Judgement, mode: KubeVipMode) -> str:
             )
         case "NotTaken":
             interface = judged.service.interface
-            hint = f"Check that nodes have the interface {clean(interface, 15)} of its annotation. " if interface else ""
+            hint = (
+                f"Check that nodes have the interface {clean(interface, 15)} of its annotation. "
+                if interface
+                else ""
+            )
             return (
                 f"kube-vip on node {node} has not taken {text} for Service {service}: the status of the Service lacks "
                 f"it. {hint}{restart}"
@@ -390,7 +393,8 @@ def _describe(address: Address, judged: _Judgement, mode: KubeVipMode) -> str:
             former = clean(judged.service.vip_host, LONGEST_WORD)
             was = f"was announced by node {former} last" if former else "was never announced"
             return (
-                f"{text} of Service {service} {was}, but node {node} holds the Lease now and has not taken it. {restart}"
+                f"{text} of Service {service} {was}, but node {node} holds the Lease now and has not taken it. "
+                f"{restart}"
             )
 
 
@@ -419,9 +423,7 @@ def find_dark_since(
     return at - (now - left).total_seconds() if left is not None and is_false else None
 
 
-def settle(
-    state: AnnouncedState, found: ConditionContent, *, at: float
-) -> AnnouncedState:
+def settle(state: AnnouncedState, found: ConditionContent, *, at: float) -> AnnouncedState:
     """Return what a floating IP shows after a reading.
 
     True holds at once, and so does what is not known any better. Otherwise the condition stays as it was, until a
@@ -443,7 +445,5 @@ def restore_state(status: FloatingIPStatus) -> AnnouncedState:
     condition = find_condition(status.conditions, ConditionType.ANNOUNCED)
     shown = None
     if condition is not None:
-        shown = ConditionContent(
-            verdict=condition.status, reason=condition.reason, message=condition.message
-        )
+        shown = ConditionContent(verdict=condition.status, reason=condition.reason, message=condition.message)
     return AnnouncedState(addresses=status.addresses, shown=shown)

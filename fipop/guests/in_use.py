@@ -12,7 +12,7 @@ from fipop.guests.config_map import read_applied
 from fipop.ipam.addresses import Address
 from fipop.ipam.pool import Part, count_parts, parse_leniently
 from fipop.jsons import Json, as_list, as_mapping
-from fipop.texts import LONGEST_WORD, clean, is_object_name
+from fipop.texts import LONGEST_WORD, clean, read_name
 
 CONFIG_MAP, SERVICE, NODE, ENDPOINTS = "ConfigMap", "Service", "Node", "Endpoints"
 
@@ -107,8 +107,3 @@ def parse_relevant(obj: Json) -> Service | None:
 
 def _build_user(kind: str, namespace: object, name: object) -> AddressUser:
     return AddressUser(kind=kind, namespace=read_name(namespace), name=read_name(name))
-
-
-def read_name(value: object) -> str:
-    """Return the name of an object; "?" for anything else, none of which gets into a condition."""
-    return str(value) if is_object_name(value) else "?"

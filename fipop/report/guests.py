@@ -11,7 +11,7 @@ from fipop.api.names import GUEST_CONFIG_MAP
 from fipop.api.service import Service
 from fipop.errors import FipopError, ForbiddenError
 from fipop.guests.access import explain_refusal, open_guest, read_access
-from fipop.guests.in_use import find_in_use, read_name
+from fipop.guests.in_use import find_in_use
 from fipop.guests.observed import observe, read_in_use
 from fipop.helm.releases import find_places
 from fipop.helm.workloads import Workload
@@ -21,7 +21,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.guests import GuestServers
 from fipop.rancher.matching import Guest
 from fipop.report.snapshot import Snapshot, Unread
-from fipop.texts import clean
+from fipop.texts import clean, read_name
 
 GUESTS_AT_ONCE = 16
 

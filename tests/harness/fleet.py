@@ -155,7 +155,9 @@ class Guest(ApiInMemory):
         status = {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}
         self.put(key, {**_object(key), "spec": {"type": "LoadBalancer", **spec}, "status": status})
 
-    def announce(self, *addresses: str, name: str = "web", namespace: str = "default", node: str = "n1") -> None:
+    def announce(
+        self, *addresses: str, name: str = "web", namespace: str = "default", node: str = "n1"
+    ) -> None:
         """Have a Service with an endpoint on a node, and kube-vip announce these addresses for it there."""
         self.add_service(*addresses, name=name, namespace=namespace)
         service = self.objects[("services", namespace, name)]

@@ -28,7 +28,8 @@ async def announced(*, interval: int = INTERVAL) -> Fleet:
 async def test_an_address_that_a_node_announces() -> None:
     fleet = await announced()
     assert fleet.condition(A, "Announced") == ("True", "Announced")
-    assert "n1" in fleet.message(A, "Announced") and "default/web" in fleet.message(A, "Announced")
+    assert "n1" in fleet.message(A, "Announced")
+    assert "default/web" in fleet.message(A, "Announced")
     assert "lastAnnounced" not in fleet.status(A)
 
 

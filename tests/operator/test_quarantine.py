@@ -41,7 +41,11 @@ async def had(
 
 @pytest.mark.parametrize(
     ("image", "is_free"),
-    [("example/kube-vip:v1.2.3", False), ("example/kube-vip:v1.2.4", True), ("example/kube-vip@sha256:0", False)],
+    [
+        ("example/kube-vip:v1.2.3", False),
+        ("example/kube-vip:v1.2.4", True),
+        ("example/kube-vip@sha256:0", False),
+    ],
 )
 async def test_kube_vip_before_1_2_4_announces_a_service_on_that_left_type_load_balancer(
     image: str, is_free: bool
@@ -62,12 +66,14 @@ async def test_kube_vip_before_1_2_4_announces_a_service_on_that_left_type_load_
     guest.announce(X)
     guest.stop_announcing(note=X)
     fleet.give_up(A)
-    fleet.ask(B, range_name="pool")
+    fleet.ask(B, range_name="pool", ipaddress=X)
     await fleet.pass_time(600)
     assert fleet.holders(X) == ({B} if is_free else set())
     if not is_free:
         message = fleet.message(B)
-        assert "default/web" in message and "node n1" in message and "kube-vip.io/vipHost" in message
+        assert "default/web" in message
+        assert "node n1" in message
+        assert "kube-vip.io/vipHost" in message
         guest.remove_service()
         await fleet.pass_time(600)
         assert fleet.holders(X) == {B}

@@ -298,6 +298,7 @@ def test_the_status_of_a_floating_ip_is_a_merge_patch_that_leaves_no_old_value()
         "guest": {"cluster": "demo", "id": "c-m-1", "reachable": None, "releases": None},
         "services": None,
         "waiting": None,
+        "lastAnnounced": None,
         "conditions": None,
         "observedGeneration": 0,
     }

@@ -3,7 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,9 @@ class State:
         ]
         common = next((each.key for each in leases if each.name.startswith("plndr-")), ("", ""))
         slices = [
-            slice_object(each["ns"], each["svc"], *((one["node"], one["serving"]) for one in each["endpoints"]))
+            slice_object(
+                each["ns"], each["svc"], *((one["node"], one["serving"]) for one in each["endpoints"])
+            )
             for each in raw["slices"]
         ]
         self.network = Network(
@@ -168,7 +170,8 @@ def test_an_address_on_two_nodes_is_told_if_both_announce_it_by_leases() -> None
         for text, found in each.judge()
         if len(each.nodes[text]) > 1
     }
-    assert found and {reason for _, reason in found} == {"SeveralNodes"}
+    assert found
+    assert {reason for _, reason in found} == {"SeveralNodes"}
 
 
 def test_a_changed_address_that_is_dark_is_found() -> None:
@@ -179,7 +182,8 @@ def test_a_changed_address_that_is_dark_is_found() -> None:
         for text, found in each.judge()
         if not each.nodes[text]
     )
-    assert dark[Verdict.FALSE] and not dark[Verdict.TRUE]
+    assert dark[Verdict.FALSE]
+    assert not dark[Verdict.TRUE]
 
 
 # The rule, row by row
@@ -189,9 +193,7 @@ LEADER = {("kube-system", "plndr-svcs-lock"): "n1"}
 TAKEN = {"kube-vip.io/loadbalancerIPs": "10.0.0.5", "kube-vip.io/vipHost": "n1"}
 
 
-def network(
-    *slices: dict[str, Any], holders: dict[tuple[str, str], str] | None = None
-) -> Network:
+def network(*slices: dict[str, Any], holders: dict[tuple[str, str], str] | None = None) -> Network:
     shown = slices or (slice_object("shop", "web", ("n1", True)),)
     return Network(
         holders=LEADER if holders is None else holders,
@@ -204,14 +206,26 @@ def network(
     ("shown", "seen", "expected"),
     [
         (service(annotations=TAKEN), network(), ("True", "Announced", "Node n1 announces 10.0.0.5")),
-        (service(annotations=TAKEN), network(holders={}), ("False", "NoLeader", "kube-system/plndr-svcs-lock")),
-        (service(annotations=TAKEN, status=()), network(), ("False", "NotTaken", "rollout restart daemonset kube-vip")),
+        (
+            service(annotations=TAKEN),
+            network(holders={}),
+            ("False", "NoLeader", "kube-system/plndr-svcs-lock"),
+        ),
+        (
+            service(annotations=TAKEN, status=()),
+            network(),
+            ("False", "NotTaken", "rollout restart daemonset kube-vip"),
+        ),
         (
             service(annotations={**TAKEN, "kube-vip.io/serviceInterface": "nope0"}, status=()),
             network(),
             ("False", "NotTaken", "interface nope0"),
         ),
-        (service(annotations=TAKEN), network(holders={k: "n2" for k in LEADER}), ("False", "OtherNode", "node n1 last")),
+        (
+            service(annotations=TAKEN),
+            network(holders=dict.fromkeys(LEADER, "n2")),
+            ("False", "OtherNode", "node n1 last"),
+        ),
         (
             service(annotations=TAKEN, policy="Local"),
             network(slice_object("shop", "web", ("n2", True))),
@@ -222,7 +236,11 @@ def network(
             network(slice_object("shop", "web", ("n1", False))),
             ("Unknown", "NoEndpoints", "Start a pod"),
         ),
-        (service(annotations=TAKEN), network(slice_object("shop", "web")), ("Unknown", "NoEndpoints", "shop/web")),
+        (
+            service(annotations=TAKEN),
+            network(slice_object("shop", "web")),
+            ("Unknown", "NoEndpoints", "shop/web"),
+        ),
         (
             service(annotations={**TAKEN, "kube-vip.io/allow-reconcile-without-endpoints": "true"}),
             network(slice_object("shop", "web")),
@@ -238,7 +256,11 @@ def network(
             network(holders={("other", "joint"): "n1"}),
             ("True", "Announced", "n1"),
         ),
-        (service(annotations={**TAKEN, "kube-vip.io/ignore": "true"}), network(), ("Unknown", "NotUsed", "10.0.0.5")),
+        (
+            service(annotations={**TAKEN, "kube-vip.io/ignore": "true"}),
+            network(),
+            ("Unknown", "NotUsed", "10.0.0.5"),
+        ),
         (service(annotations=TAKEN, kind="ClusterIP"), network(), ("Unknown", "NotUsed", "10.0.0.5")),
         (
             service(annotations={"kube-vip.io/loadbalancerIPs": "10.0.0.9"}),
@@ -266,7 +288,8 @@ def test_what_cannot_be_seen_is_unknown() -> None:
     assert judge("10.0.0.5", shown, None, routed).reason == "ModeNotSeen"
     many = [service(f"web-{number}", annotations=TAKEN) for number in range(MOST_SERVICES + 1)]
     check = build_check(many, {FLOATING_IP: [each for each in [parse_address("10.0.0.5")] if each]}, MODE)
-    assert not check.needs_network and check.judge(None)[FLOATING_IP].reason == "TooManyServices"
+    assert not check.needs_network
+    assert check.judge(None)[FLOATING_IP].reason == "TooManyServices"
 
 
 # Whether a Lease is live
@@ -330,4 +353,5 @@ def test_no_takeover_and_no_outage_shows_false() -> None:
             for at in (first, first + 40):
                 verdict = FALSE if at < dark_seconds else TRUE
                 state = settle(state, ConditionContent(verdict=verdict, reason="Any"), at=float(at))
-            assert state.shown is not None and state.shown.verdict is TRUE
+            assert state.shown is not None
+            assert state.shown.verdict is TRUE
