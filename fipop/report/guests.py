@@ -32,6 +32,8 @@ class GuestService:
 
     name: str
     addresses: tuple[str, ...]
+    ports: tuple[int, ...] = ()
+    """Its TCP ports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,4 +133,5 @@ def _read_service(found: Service) -> GuestService:
     return GuestService(
         name=f"{read_name(found.namespace)}/{read_name(found.name)}",
         addresses=tuple(format_address(Address(each.family, each.first)) for each in parts),
+        ports=tuple(sorted(port for port, protocol in found.ports if protocol == "TCP")),
     )
