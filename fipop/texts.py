@@ -87,6 +87,11 @@ def is_object_name(text: object) -> bool:
     return isinstance(text, str) and _SUBDOMAIN.fullmatch(text) is not None
 
 
+def read_name(value: object) -> str:
+    """Return the name of an object; "?" for anything else, none of which gets into a condition."""
+    return str(value) if is_object_name(value) else "?"
+
+
 def is_release_name(text: object) -> bool:
     """Whether a text can be the name of a helm release, and so an argument of helm."""
     return is_object_name(text) and len(str(text)) <= _LONGEST_RELEASE_NAME

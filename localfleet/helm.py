@@ -22,7 +22,7 @@ class ChartVersion:
 
 
 KUBE_VIP_OLD = ChartVersion(name="kube-vip", version="0.9.9", app_version="v1.0.4")
-KUBE_VIP = ChartVersion(name="kube-vip", version="0.11.0", app_version="v1.2.3")
+KUBE_VIP = ChartVersion(name="kube-vip", version="0.11.0", app_version="v1.2.2")
 CLOUD_PROVIDER_OLD = ChartVersion(name="kube-vip-cloud-provider", version="0.2.9", app_version="v0.0.11")
 CLOUD_PROVIDER = ChartVersion(name="kube-vip-cloud-provider", version="0.2.10", app_version="v0.0.12")
 PUBLISHED = (KUBE_VIP_OLD, KUBE_VIP, CLOUD_PROVIDER_OLD, CLOUD_PROVIDER)

@@ -83,6 +83,7 @@ KINDS: Mapping[str, Kind] = {
             counts_generations=True,
         ),
         Kind(plural="leases", kind="Lease"),
+        Kind(plural="endpointslices", kind="EndpointSlice"),
         Kind(plural="events", kind="Event"),
         Kind(plural="endpoints", kind="Endpoints"),
         Kind(

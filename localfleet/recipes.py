@@ -155,6 +155,12 @@ def build_catalogue() -> Catalogue:
             package="github.com/distribution/distribution/v3/cmd/registry",
             pinned="github.com/distribution/distribution/v3",
         ),
+        Recipe(
+            name="kube-vip",
+            module="kube-vip",
+            package="github.com/kube-vip/kube-vip",
+            pinned="github.com/kube-vip/kube-vip",
+        ),
         Recipe(name="guest-proxy", module="guest-proxy", package="."),
     )
     return Catalogue(

@@ -30,8 +30,8 @@ __all__ = [
 
 GUEST_KINDS = frozenset(
     {
-        *("configmaps", "daemonsets", "deployments", "endpoints", "events", "namespaces", "nodes"),
-        *("pods", "secrets", "services"),
+        *("configmaps", "daemonsets", "deployments", "endpoints", "endpointslices", "events", "leases"),
+        *("namespaces", "nodes", "pods", "secrets", "services"),
     }
 )
 """What fipop reads or writes in a guest cluster, by plural."""

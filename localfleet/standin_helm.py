@@ -165,9 +165,15 @@ class Release:
         self._must("PATCH", f"{self._secrets}/{record}", {"metadata": {"labels": {"status": status}}})
 
     def _workload(self, chart: str, values: Object) -> Object:
+        is_provider = chart == "kube-vip-cloud-provider"
+        env = {} if is_provider else {"svc_enable": "true", **(values.get("env") or {})}
+        container = {
+            "image": f"example/{chart}:v1",
+            "env": [{"name": name, "value": str(value)} for name, value in env.items()],
+        }
         return {
             "apiVersion": "apps/v1",
-            "kind": "Deployment" if chart == "kube-vip-cloud-provider" else "DaemonSet",
+            "kind": "Deployment" if is_provider else "DaemonSet",
             "metadata": {
                 "name": values.get("nameOverride") or self.name,
                 "namespace": self.namespace,
@@ -177,7 +183,7 @@ class Release:
                     "meta.helm.sh/release-namespace": self.namespace,
                 },
             },
-            "spec": {"replicas": 1, "template": {"spec": {"containers": [{"image": f"example/{chart}:v1"}]}}},
+            "spec": {"replicas": 1, "template": {"spec": {"containers": [container]}}},
         }
 
     def _apply(self, chart: str, values: Object, *, is_ready: bool) -> None:

@@ -29,6 +29,8 @@ class GuestObservation:
     configured: Mapping[FloatingIPName, ConditionContent] = field(default_factory=dict)
     served: Mapping[FloatingIPName, tuple[str, ...]] = field(default_factory=dict)
     """The addresses of each floating IP that the ConfigMap was written for."""
+    announced: Mapping[FloatingIPName, ConditionContent] = field(default_factory=dict)
+    """Whether the addresses of each floating IP are announced, as far as that is settled."""
     conditions: Mapping[Role, ConditionContent] = field(default_factory=dict)
     """The releases; empty if fipop keeps none there."""
     releases: tuple[ReleaseStatus, ...] | None = None

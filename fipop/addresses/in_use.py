@@ -18,6 +18,8 @@ class AddressUser:
     kind: str
     namespace: str
     name: str
+    node: str = ""
+    """The node that can announce the address still, although the object asks for it no more."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ")

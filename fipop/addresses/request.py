@@ -10,6 +10,7 @@ from fipop.addresses.claims import address_of
 from fipop.addresses.inventory import Inventory
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
+from fipop.api.service import VIP_HOST
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
 from fipop.ipam.errors import AddressOutOfRangeError, IpamError, UnreadableSpecError
 from fipop.rancher.objects import ProvisioningCluster, show_name
@@ -140,7 +141,15 @@ def describe_holder(reservation: FloatingIPReservation, user: str = "") -> Block
 def describe_user(inventory: Inventory, guest_id: str, address: Address) -> str:
     """Return what uses an address in a guest cluster, as a sentence; "" if the last visit found nothing."""
     user = inventory.reports.find_user(guest_id, address)
-    return f"{user} in guest cluster {inventory.show_guest(guest_id)} uses it." if user is not None else ""
+    if user is None:
+        return ""
+    guest = inventory.show_guest(guest_id)
+    if not user.node:
+        return f"{user} in guest cluster {guest} uses it."
+    return (
+        f"{user} in guest cluster {guest} left type LoadBalancer, and kube-vip before v1.2.4 announces it on. "
+        f"Remove the address from node {user.node} (ip address del), and then the annotation {VIP_HOST} of the Service."
+    )
 
 
 def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> str:
@@ -156,7 +165,7 @@ def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> s
     if read_since is None or until is None or read_since < until:
         return ""
     user = describe_user(inventory, guest_id, address_of(reservation))
-    return f"{user} Remove it there, or choose another address." if user else ""
+    return f"{user} Remove it there, or choose another address." if user.endswith("uses it.") else user
 
 
 def describe_namer(floating_ip: FloatingIP, address: Address) -> Blocker:

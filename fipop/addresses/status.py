@@ -48,6 +48,8 @@ PAUSED = ConditionContent(
 GOING = ConditionContent(
     verdict=Verdict.UNKNOWN, reason=LEAVING, message="Rancher is removing the guest cluster."
 )
+NOT_READ = "NotRead"
+"""The reason of `Announced` if what shows it could not be read."""
 NO_ADDRESS = Blocker(reason="NoAddress", message="The FloatingIP has no address yet.")
 CONFLICT = "AddressConflict"
 RELEASE_CONDITIONS = {
@@ -102,6 +104,7 @@ class StatusBuilder:
         before, follows_services = floating_ip.status, record is not None and record.follows_services
         if follows_services:  # what becomes of its Services, the list of them writes
             conditions += [each for each in before.conditions if each.type == ConditionType.DEMAND_MET]
+        conditions += _find_announced(floating_ip, observation, addresses)
         first = next(iter(decision.holds), None)
         generation = floating_ip.metadata.generation
         return FloatingIPStatus(
@@ -112,6 +115,7 @@ class StatusBuilder:
             services=before.services if follows_services else None,
             waiting=before.waiting if follows_services else None,
             unused=before.unused if follows_services else None,
+            last_announced=self._find_last_announced(before, conditions),
             conditions=merge_conditions(
                 floating_ip.status.conditions,
                 [replace(condition, observed_generation=generation) for condition in conditions],
@@ -140,6 +144,14 @@ class StatusBuilder:
         guest = self.inventory.known(floating_ip.namespace)
         found = (describe_mismatch(self.inventory, guest, claim.range) for claim in decision.holds)
         return next(filter(None, found), "")
+
+    def _find_last_announced(
+        self, before: FloatingIPStatus, conditions: Sequence[Condition]
+    ) -> datetime | None:
+        was = find_condition(before.conditions, ConditionType.ANNOUNCED)
+        now = find_condition(conditions, ConditionType.ANNOUNCED)
+        has_left = was is not None and was.is_true and not (now is not None and now.is_true)
+        return self.now() if has_left else before.last_announced
 
     def _describe_rivals(self, floating_ip: FloatingIP, decision: Decision) -> str:
         """Return which other guest clusters use an address that the floating IP holds, as sentences."""
@@ -227,6 +239,25 @@ def _about_guest(
 
 def _mismatched(message: str) -> ConditionContent:
     return ConditionContent(verdict=Verdict.FALSE, reason=NoRange.OTHER_NETWORK.value, message=message)
+
+
+def _find_announced(
+    floating_ip: FloatingIP, observation: GuestObservation | None, addresses: tuple[str, ...]
+) -> list[Condition]:
+    """Return whether the addresses are announced: as it was before the first visit of this process."""
+    before = find_condition(floating_ip.status.conditions, ConditionType.ANNOUNCED)
+    if addresses != floating_ip.status.addresses or not addresses:
+        return []
+    if observation is None:
+        return [before] if before is not None else []
+    if observation.unreachable is not None:
+        if before is None:
+            return []
+        message = observation.unreachable.message
+        unread = ConditionContent(verdict=Verdict.UNKNOWN, reason=NOT_READ, message=message)
+        return [unread.to_condition(ConditionType.ANNOUNCED)]
+    found = observation.announced.get(floating_ip.key)
+    return [found.to_condition(ConditionType.ANNOUNCED)] if found is not None else []
 
 
 def _ready(conditions: Sequence[Condition]) -> Condition:

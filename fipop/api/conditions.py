@@ -23,6 +23,8 @@ class ConditionType(StrEnum):
     KUBE_VIP_READY = "KubeVipReady"
     CLOUD_PROVIDER_READY = "CloudProviderReady"
     DEMAND_MET = "DemandMet"
+    ANNOUNCED = "Announced"
+    """Whether kube-vip announces the addresses on the network. `Ready` does not sum this up."""
 
 
 class Verdict(StrEnum):
@@ -34,6 +36,8 @@ class Verdict(StrEnum):
 
 
 _BAD_IF_TRUE = frozenset({ConditionType.CONFLICT})
+_BAD_IF_FALSE_ALONE = frozenset({ConditionType.ANNOUNCED})
+"""Unknown is no fault: most addresses that no Service uses are not announced."""
 _KNOWN: frozenset[str] = frozenset(ConditionType)
 
 
@@ -72,6 +76,8 @@ class Condition(YamlFields):
         """Whether the status is as it should be; None for a type that this version does not know."""
         if self.type not in _KNOWN:
             return None
+        if self.type in _BAD_IF_FALSE_ALONE:
+            return self.status is not Verdict.FALSE
         return self.status is (Verdict.FALSE if self.type in _BAD_IF_TRUE else Verdict.TRUE)
 
 

@@ -346,6 +346,8 @@ class FloatingIPStatus(YamlFields):
     """None if `DemandMet` is not False; only the oldest floating IP of a guest cluster shows it."""
     unused: UnusedStatus | None = None
     """None if a Service uses it, or if fipop would not delete it."""
+    last_announced: Time | None = None
+    """When `Announced` last left True; None if it never did."""
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
 

@@ -22,6 +22,13 @@ from fipop.texts import clean
 ADDRESSES = "kube-vip.io/loadbalancerIPs"
 """The annotation with the addresses that kube-vip announces."""
 IGNORE = "kube-vip.io/ignore"
+VIP_HOST = "kube-vip.io/vipHost"
+"""Which node announced a Service last, as kube-vip wrote it."""
+LEASE_NAME = "kube-vip.io/leaseName"
+"""The Lease that Services with one address share: a name, or namespace and name."""
+WITHOUT_ENDPOINTS = "kube-vip.io/allow-reconcile-without-endpoints"
+INTERFACE = "kube-vip.io/serviceInterface"
+"""Where kube-vip announces a Service: the name of a network interface of nodes, or AUTO."""
 DEFAULT_CLASS = "kube-vip.io/kube-vip-class"
 """The class that a provider serves if it is to serve a class, and none is named."""
 ASSIGNED = f"{GROUP}/assigned"
@@ -85,6 +92,14 @@ class Service:
     has_finalizer: bool
     leader: str
     """The text of LEADER."""
+    needs_no_endpoints: bool
+    """Whether kube-vip announces it without endpoints, too."""
+    vip_host: str
+    """The text of VIP_HOST."""
+    lease_name: str
+    """The text of LEASE_NAME."""
+    interface: str
+    """The text of INTERFACE."""
     forward_method: str
     """What its annotation asks for in keepalived mode; "" without one."""
     finding: ConditionContent | None
@@ -118,6 +133,11 @@ class Service:
         return bool(self.note) and self.annotation == self.note
 
     @property
+    def may_be_announced_on(self) -> bool:
+        """Whether it left type LoadBalancer, and kube-vip before v1.2.4 announces it on."""
+        return not self.is_load_balancer and bool(self.vip_host)
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The texts in which it names addresses that are in use by it."""
         claimed = (self.annotation, self.request) if self.is_load_balancer else ()
@@ -142,6 +162,20 @@ class Service:
     def announced(self) -> tuple[Address, ...]:
         """The addresses of its status."""
         return parse_addresses(self.ingress)
+
+    @property
+    def wanted(self) -> tuple[Address, ...]:
+        """The addresses that kube-vip is to announce: of the annotation, a changed request, the status, a request."""
+        if self.annotation:
+            return self.annotated
+        own = () if self.requested is None else (self.requested,)
+        return own if self.requested not in self.announced and own else self.announced or own
+
+    @property
+    def lease_key(self) -> tuple[str, str]:
+        """Namespace and name of the Lease of this Service, if kube-vip elects a node for each."""
+        namespace, _, name = self.lease_name.rpartition("/")
+        return namespace or self.namespace, name or f"kubevip-{self.name}"
 
     @cached_property
     def used(self) -> frozenset[Address]:
@@ -186,6 +220,10 @@ def parse_service(obj: JsonView, *, most_addresses: int = MOST_ADDRESSES) -> Ser
         is_marked=as_mapping(meta.get("labels")).get(IMPLEMENTATION) == KUBE_VIP,
         has_finalizer=FINALIZER in as_list(meta.get("finalizers")),
         leader=as_text(annotations.get(LEADER))[:_LONGEST_TEXT],
+        needs_no_endpoints=annotations.get(WITHOUT_ENDPOINTS) == "true",
+        vip_host=as_text(annotations.get(VIP_HOST))[:_LONGEST_TEXT],
+        lease_name=as_text(annotations.get(LEASE_NAME))[:_LONGEST_TEXT],
+        interface=as_text(annotations.get(INTERFACE))[:_LONGEST_TEXT],
         forward_method=as_text(annotations.get(FORWARD_METHOD)).strip()[:_LONGEST_TEXT],
         finding=_read_finding(condition),
         finding_since=as_text(condition.get("lastTransitionTime")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import click
 
@@ -22,7 +23,9 @@ from fipop.cli.reading import (
     wait_until,
 )
 from fipop.report.addresses import find_namespaces
+from fipop.report.answers import probe_addresses
 from fipop.report.findings import Finding, Severity, by_section, summarize
+from fipop.report.guests import list_unread, read_guests
 from fipop.report.reading import read_snapshot
 from fipop.report.rendering import count_of
 from fipop.report.rights import judge_rights, probe_secret_rights
@@ -46,16 +49,26 @@ class CheckReport:
     epilog=EXIT_CODES.replace("something is wrong", "a check failed (a warning is not a failure)"),
 )
 @click.option("--guest", help="Of the guest clusters, check only this one, by its name or id.")
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="With --guest: also connect to each address that Services use there, from here, on their TCP ports.",
+)
 @click.option("--problems", is_flag=True, help="Show only what is not as it should be.")
 @wait_option
 @all_option
 @reading_options
-def check(*, reading: ReadingOptions, guest: str | None, problems: bool, wait: float, all_each: bool) -> None:
+def check(
+    *, reading: ReadingOptions, guest: str | None, connect: bool, problems: bool, wait: float, all_each: bool
+) -> None:
     """Check what fipop needs: CRDs, rights, leader, options, ranges, and each guest cluster.
 
     The command runs with your rights and writes nothing. Of guest clusters it shows what the operator found.
     """
-    found = run_reading(lambda: wait_until(lambda: _check_once(reading, guest), _count_failed, wait))
+    if connect and guest is None:
+        raise click.UsageError("Option --connect needs --guest with the name or id of one guest cluster.")
+    check_once = partial(_check_once, reading, guest, connect=connect)
+    found = run_reading(lambda: wait_until(check_once, _count_failed, wait))
     if reading.output is Output.JSON:
         reading.show(found, (), ())
     else:
@@ -73,7 +86,7 @@ def _count_failed(found: CheckReport) -> str:
     return f"{failed} of {count_of(len(found.checks), 'check')} failed" if failed else ""
 
 
-async def _check_once(reading: ReadingOptions, guest: str | None) -> CheckReport:
+async def _check_once(reading: ReadingOptions, guest: str | None, *, connect: bool) -> CheckReport:
     async with reading.connect() as client:
         snapshot = await read_snapshot(client, namespace=reading.operator_namespace)
         chosen = frozenset(find_namespaces(snapshot, guest)) if guest is not None else None
@@ -82,16 +95,19 @@ async def _check_once(reading: ReadingOptions, guest: str | None) -> CheckReport
             fail_missing(snapshot, "guest cluster", guest, known, Kind.CLUSTERS, Kind.FLOATING_IPS)
         show_ambiguity(snapshot, guest)
         probed = [*judge_rights(snapshot), *await probe_secret_rights(client, snapshot)]
+        asked = await read_guests(client, snapshot, sorted(chosen or ())) if connect else []
+    probed += await probe_addresses(snapshot, asked)
     found = [
         each
         for each in report_status(snapshot).findings
         if chosen is None or not each.subject.guests or chosen & each.subject.guests
     ]
     has_failed = any(each.severity is Severity.CRITICAL for each in (*probed, *found))
+    unread = (*snapshot.unread, *list_unread(asked))
     return CheckReport(
-        passed=False if has_failed else None if snapshot.unread else True,
+        passed=False if has_failed else None if unread else True,
         checks=tuple(by_section((*probed, *found))),
-        unread=snapshot.unread,
+        unread=unread,
     )
 
 

@@ -22,6 +22,7 @@ from fipop.cli.reading import (
     run_reading,
     show_ambiguity,
 )
+from fipop.guests.announced import NOT_USED
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import AddressCounts
 from fipop.report.addresses import (
@@ -150,18 +151,7 @@ def _row(snapshot: Snapshot, each: AddressReport, *, is_wide: bool) -> tuple[str
 def _lines(found: WhoReport) -> Iterator[str]:
     """Yield what has no column."""
     for each in found.addresses:
-        if each.quarantined_until is not None:
-            yield f"{each.address}: in quarantine until {moment(each.quarantined_until)} or later"
-        if each.remark:
-            yield f"{each.address}: {each.remark}"
-        if each.out_of_range:
-            yield f'{each.address}: range "{each.range}" no longer assigns it'
-        for other in each.contenders:
-            yield f"{each.address}: also used by {other} of cluster {other.shown or '?'}"
-        for past in each.past_owners:
-            yield (
-                f"{each.address}: held by {past} of cluster {past.shown or '?'} until {moment(past.until)}"
-            )
+        yield from _describe_address(each)
     if found.addresses and all(each.owner is None for each in found.addresses):
         yield f"Find owners whose quarantine has ended in the log of the operator: {found.log_query}"
     for guest in found.guests:
@@ -171,6 +161,21 @@ def _lines(found: WhoReport) -> Iterator[str]:
             yield f"guest cluster {guest.guest}: ConfigMap {key} = {value}"
         for service in guest.services:
             yield f"guest cluster {guest.guest}: Service {service.name} has {', '.join(service.addresses)}"
+
+
+def _describe_address(each: AddressReport) -> Iterator[str]:
+    if each.quarantined_until is not None:
+        yield f"{each.address}: in quarantine until {moment(each.quarantined_until)} or later"
+    if each.announced is not None and each.announced.reason != NOT_USED:
+        yield f"{each.address}: {each.announced.message}"
+    if each.remark:
+        yield f"{each.address}: {each.remark}"
+    if each.out_of_range:
+        yield f'{each.address}: range "{each.range}" no longer assigns it'
+    for other in each.contenders:
+        yield f"{each.address}: also used by {other} of cluster {other.shown or '?'}"
+    for past in each.past_owners:
+        yield (f"{each.address}: held by {past} of cluster {past.shown or '?'} until {moment(past.until)}")
 
 
 @click.command(short_help="The next addresses that a range assigns.", epilog=EXIT_CODES)

@@ -19,6 +19,7 @@ from fipop.api.service import (
     ASSIGNED,
     FINALIZER,
     IMPLEMENTATION,
+    INTERFACE,
     KUBE_VIP,
     LEADER,
     Service,
@@ -28,7 +29,6 @@ from fipop.api.service import (
 from fipop.ipam.addresses import DHCP_ADDRESSES, Address, FamilyPolicy, format_address
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
 
-INTERFACE = "kube-vip.io/serviceInterface"
 ASSIGNED_REASON = "Assigned"
 LEGACY_LABEL = "ipam-address"
 ADDRESSES_FIELD, INTERFACE_FIELD = f"annotation {ADDRESSES}", f"annotation {INTERFACE}"
@@ -62,7 +62,9 @@ def find_need(service: Service, classes: frozenset[str]) -> Need:
         is_ours = is_written if service.is_load_balancer else has_sign
         return release if is_served or is_ours else Need.NOTHING
     if not service.is_load_balancer:
-        has_rest = service.note or service.is_marked or (service.has_finalizer and has_sign)
+        # kube-vip may announce it on: fipop's operator reads there which addresses.
+        has_note = service.note and not service.may_be_announced_on
+        has_rest = has_note or service.is_marked or (service.has_finalizer and has_sign)
         return Need.CLEAR if has_rest else Need.NOTHING
     if not is_served:
         return Need.NOTHING
@@ -159,7 +161,10 @@ def build_cleared(obj: JsonView, *, interface: str | None) -> dict[str, Any]:
     is_own_request = service.requested in service.noted or not service.note
     if service.is_marked and is_own_request and (service.note or is_written):
         made["spec"].pop("loadBalancerIP", None)
-    annotations.pop(ASSIGNED, None)
+    if service.may_be_announced_on and is_written:
+        annotations.setdefault(ASSIGNED, service.annotation)
+    elif not service.may_be_announced_on:
+        annotations.pop(ASSIGNED, None)
     meta["labels"].pop(IMPLEMENTATION, None)
     return made
 

@@ -81,6 +81,11 @@ def describe_visit(
             for name, mismatch in mismatches.items()
         },
         served=desired.served,
+        announced={
+            key: state.shown
+            for key, state in visit.record.announced_states.items()
+            if state.shown is not None
+        },
         conditions=conditions,
         releases=tuple(describe_status(each) for each in observed.releases if desired.keeps or each.revision)
         if observed is not None

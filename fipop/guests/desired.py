@@ -11,6 +11,7 @@ from fipop.addresses.inventory import Inventory
 from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
+from fipop.guests.announced import find_dark_since
 from fipop.guests.config_map import KnownAddresses
 from fipop.guests.discovery import GuestDirectory
 from fipop.guests.observed import HARVESTER_MAP, Observed
@@ -154,6 +155,11 @@ class OptedInGuests:
         """Return a guest cluster as its last visit found it, with these targets as they are for it."""
         record = self.guests.record(guest.id)
         own, own_stable = record.choose_targets(guest.cluster, target, stable)
+        now, at = self.guests.client.server_now(), loop_time()
+        dark = (
+            find_dark_since(each, record.announced_states.get(each.key), now=now, at=at)
+            for each in self.guests.inventory.floating_ips_of(guest.id)
+        )
         return Member(
             target=own,
             stable=own_stable,
@@ -163,6 +169,7 @@ class OptedInGuests:
             chosen_at=record.chosen_at,
             hindrance=_find_hindrance(self.guests.inventory, guest) or record.describe_rest(own.name),
             helm_problem=record.describe_failure(own.name),
+            dark_since=max((each for each in dark if each is not None), default=None),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
         )
 

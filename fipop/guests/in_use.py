@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fipop.addresses.in_use import AddressUser, InUseAddresses, InUsePart, build_parts
-from fipop.api.service import Service, parse_service
+from fipop.api.service import VIP_HOST, Service, parse_service
 from fipop.errors import GuestError
 from fipop.guests.config_map import read_applied
 from fipop.ipam.addresses import Address
 from fipop.ipam.pool import Part, count_parts, parse_leniently
 from fipop.jsons import Json, as_list, as_mapping
-from fipop.texts import is_object_name
+from fipop.texts import LONGEST_WORD, clean, read_name
 
 CONFIG_MAP, SERVICE, NODE, ENDPOINTS = "ConfigMap", "Service", "Node", "Endpoints"
 
@@ -27,10 +27,13 @@ class TooManyAddressesError(GuestError):
         super().__init__(f"the guest cluster names more than {MAX_PARTS} addresses or pools")
 
 
-def find_in_use(config_maps: Iterable[Json], services: Iterable[Service]) -> InUseAddresses:
+def find_in_use(
+    config_maps: Iterable[Json], services: Iterable[Service], *, announces_on: bool = True
+) -> InUseAddresses:
     """Return what ConfigMaps (any value) and Services name. Raises: TooManyAddressesError.
 
-    Of several objects that name the same the first stands for all.
+    Of several objects that name the same the first stands for all. `announces_on`: whether kube-vip may announce a
+    Service on that left type LoadBalancer.
     """
     found = _Found()
     for config_map in config_maps:
@@ -44,6 +47,11 @@ def find_in_use(config_maps: Iterable[Json], services: Iterable[Service]) -> InU
         for text in service.texts:
             for part in text.split(","):
                 found.add(part.strip(), user)
+        if announces_on and service.may_be_announced_on:
+            left = replace(user, node=clean(service.vip_host, LONGEST_WORD))
+            for text in (service.annotation, service.request, service.note):
+                for part in text.split(","):
+                    found.add(part.strip(), left)
     return found.sum_up()
 
 
@@ -91,15 +99,11 @@ class _Found:
 def parse_relevant(obj: Json) -> Service | None:
     """Read a Service that may use addresses, or wait for some; None for any other one, most of them."""
     spec = as_mapping(obj.get("spec"))
-    if spec.get("type") != "LoadBalancer" and not as_list(spec.get("externalIPs")):
+    is_named = VIP_HOST in as_mapping(as_mapping(obj.get("metadata")).get("annotations"))
+    if spec.get("type") != "LoadBalancer" and not as_list(spec.get("externalIPs")) and not is_named:
         return None
     return parse_service(obj, most_addresses=MAX_PARTS)
 
 
 def _build_user(kind: str, namespace: object, name: object) -> AddressUser:
     return AddressUser(kind=kind, namespace=read_name(namespace), name=read_name(name))
-
-
-def read_name(value: object) -> str:
-    """Return the name of an object; "?" for anything else, none of which gets into a condition."""
-    return str(value) if is_object_name(value) else "?"

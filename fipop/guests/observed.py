@@ -12,17 +12,31 @@ from fipop.addresses.in_use import InUseAddresses
 from fipop.api import names
 from fipop.api.service import Service
 from fipop.errors import TooLargeError
+from fipop.guests.announced import (
+    AnnouncedCheck,
+    Lease,
+    LeaseReading,
+    Network,
+    build_slice_selector,
+    find_live,
+    join_endpoints,
+    keep_reading,
+    parse_endpoint_slice,
+    parse_lease,
+)
 from fipop.guests.config_map import parse_config_map
 from fipop.guests.in_use import find_machines, parse_relevant
 from fipop.helm.charts import Role
 from fipop.helm.releases import Release, Status, build_selector, read_release, read_revisions
 from fipop.helm.workloads import (
     HARVESTER_RELEASE,
+    KubeVipMode,
     Workload,
     parse_daemon_set,
     parse_deployment,
     parse_ready_since,
 )
+from fipop.interfaces import loop_time
 from fipop.ipam.machines import read_endpoints, read_node
 from fipop.jsons import Json, as_mapping, as_text
 from fipop.kube.client import KubeClient
@@ -30,7 +44,9 @@ from fipop.kube.resources import (
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
     ENDPOINTS,
+    LEASES,
     NODES,
     PODS,
     SECRETS,
@@ -58,6 +74,11 @@ class Observed:
     def kube_vip(self) -> Release:
         """The release of kube-vip."""
         return next(each for each in self.releases if each.role is Role.KUBE_VIP)
+
+    @property
+    def mode(self) -> KubeVipMode | None:
+        """How fipop's kube-vip announces Services; None if it does not run."""
+        return next((each.mode for each in self.kube_vip.workloads if each.mode is not None), None)
 
     @property
     def has_provider(self) -> bool:
@@ -102,6 +123,39 @@ async def read_interfaces(client: KubeClient) -> dict[str, str]:
         return {}
     named = {network: each for network, each in listed.items() if isinstance(each, str) and each}
     return {clean(network): clean(each) for network, each in named.items()}
+
+
+async def read_network(
+    client: KubeClient, check: AnnouncedCheck, before: LeaseReading | None
+) -> tuple[Network, LeaseReading]:
+    """Read who announces the Services of a check: Leases and EndpointSlices, two requests.
+
+    `before`: the reading of Leases to compare with. Return the one to compare the next reading with, too.
+    """
+    mode = check.mode
+    assert mode is not None, "without kube-vip nothing is announced"
+    leases, slices = await asyncio.gather(
+        _read_leases(client, mode),
+        client.list(
+            ENDPOINT_SLICES,
+            label_selector=build_slice_selector(check.services),
+            project=parse_endpoint_slice,
+        ),
+    )
+    at, now = loop_time(), client.server_now()
+    network = Network(
+        holders=find_live(leases, before, at=at, guest_now=now),
+        common_lease=(mode.namespace, mode.lease_name),
+        endpoints=join_endpoints(slices.items),
+    )
+    return network, keep_reading(leases, before, at=at)
+
+
+async def _read_leases(client: KubeClient, mode: KubeVipMode) -> tuple[Lease, ...]:
+    if mode.elects_each:
+        return (await client.list(LEASES, project=parse_lease)).items
+    found = await client.get(LEASES, mode.lease_name, namespace=mode.namespace)
+    return (parse_lease(found),) if found is not None else ()
 
 
 async def observe(

@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fipop.addresses.guests import AddressRecord
+from fipop.addresses.guests import AddressRecord, FloatingIPName
 from fipop.api.conditions import ConditionContent
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
+from fipop.guests.announced import AnnouncedState, LeaseReading
 from fipop.guests.observed import Observed
 from fipop.guests.takers import Taker, find_taker
 from fipop.helm.charts import Target
 from fipop.helm.releases import Release, ReleaseOwner
-from fipop.helm.workloads import Workload
+from fipop.helm.workloads import KubeVipMode, Workload
 from fipop.interfaces import loop_time
 from fipop.rancher.links import Discovery
 from fipop.rancher.objects import ProvisioningCluster
@@ -80,6 +81,15 @@ class GuestRecord(AddressRecord):
     """The namespaces whose pool is none of fipop's; "global" stands for all others."""
     interfaces: Mapping[str, str] = field(default_factory=dict)
     """Those of Harvester's networks, as its cloud provider listed them when nodes were read last."""
+
+    # What kube-vip announces
+
+    announced_states: dict[FloatingIPName, AnnouncedState] = field(default_factory=dict)
+    """By floating IP."""
+    mode: KubeVipMode | None = None
+    """How fipop's kube-vip announces there, as the last visit found it; None if it does not, or is not known."""
+    lease_reading: LeaseReading | None = None
+    """The reading of kube-vip's Leases that the next one is compared with."""
 
     # Floating IPs for Services
 

@@ -24,9 +24,10 @@ from fipop.api.conditions import ConditionContent, ConditionType, Verdict
 from fipop.api.names import parse_go_bool
 from fipop.api.objects import EPOCH, FloatingIP, PerGuest
 from fipop.api.service import Service, split_classes
-from fipop.guests.in_use import find_in_use, read_name
+from fipop.guests.in_use import find_in_use
 from fipop.ipam.addresses import Address, Family, FamilyPolicy
 from fipop.jsons import as_list, as_mapping, as_text
+from fipop.texts import read_name
 
 WAIT = timedelta(seconds=5)
 """How long a Service has no address until it counts as waiting: its provider may be about to serve it."""
@@ -302,7 +303,7 @@ def read_uses(services: Iterable[Service], classes: frozenset[str], now: datetim
 
 def read_use(service: Service, *, classes: frozenset[str]) -> ServiceUse | None:
     """Return how a Service uses addresses; None if it uses none and waits for none. Raises: TooManyAddressesError."""
-    parts = find_in_use((), (service,)).parts
+    parts = find_in_use((), (service,), announces_on=False).parts
     addresses = frozenset(Address(each.part.family, each.part.first) for each in parts if not each.is_pool)
     since = _find_since(service) if _is_served(service, classes) else None
     if not addresses and since is None:

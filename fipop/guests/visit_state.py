@@ -12,6 +12,7 @@ from fipop.api.service import Service
 from fipop.backoff import Backoff
 from fipop.errors import ApiError, ConflictError, FipopError, GuestError
 from fipop.guests.access import KubeconfigMissingError, NotConnectedError, explain_refusal
+from fipop.guests.announced import AGAIN_SECONDS
 from fipop.guests.config_map import ConfigMapResult, Outcome
 from fipop.guests.desired import DesiredState
 from fipop.guests.observed import Observed
@@ -134,6 +135,8 @@ class Visit:
         waits += [max(SOON_SECONDS, each.age_seconds / 2) for each in unready if each.revision]
         if is_judged and not self.needs_helm:
             waits.append(JUDGED_SECONDS)
+        if any(each.doubt is not None for each in self.record.announced_states.values()):
+            waits.append(AGAIN_SECONDS)
         if self.written.outcome is Outcome.WITHHELD or isinstance(self.error, ConflictError):
             waits.append(SOON_SECONDS)
         retry = self._retry_seconds(self.error) if self.error is not None else None

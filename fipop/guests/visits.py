@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from random import Random
 
+from fipop.addresses.claims import read_addresses
 from fipop.addresses.gate import Gate
 from fipop.addresses.guests import GuestObservation
 from fipop.addresses.in_use import InUseAddresses, Source
@@ -33,6 +34,7 @@ from fipop.guests.access import (
     VisitTimeoutError,
     read_access,
 )
+from fipop.guests.announced import build_check, restore_state, settle
 from fipop.guests.conditions import describe_failure, describe_visit
 from fipop.guests.config_map import (
     ConfigMapWriter,
@@ -60,6 +62,7 @@ from fipop.guests.observed import (
     read_in_use,
     read_interfaces,
     read_machines,
+    read_network,
     read_services,
 )
 from fipop.guests.record import GuestRecord
@@ -83,6 +86,7 @@ from fipop.runtime.queues import (
     request_visit,
 )
 from fipop.runtime.workqueue import RetryAfter
+from fipop.texts import sentence
 
 logger = logging.getLogger(__name__)
 
@@ -220,8 +224,9 @@ class VisitController:
         2. Read what uses addresses: ConfigMaps and Services; now and then nodes, the API server and all Deployments.
         3. Read the releases, and what they run. If that fails, the addresses are written all the same.
         4. Write the ConfigMap, after each reservation was read again, and park Harvester's kube-vip or not.
-        5. Decide what the releases should be, and request a turn of helm if that is another thing.
-        6. Make the floating IPs that its Services need.
+        5. Read whether kube-vip announces the addresses that Services use.
+        6. Decide what the releases should be, and request a turn of helm if that is another thing.
+        7. Make the floating IPs that its Services need.
 
         Raises ApiError and GuestError.
         """
@@ -237,6 +242,7 @@ class VisitController:
             await self._write_config_map(visit, desired, client)
             with visit.parking.collect():
                 await self._park(visit, desired, client)
+            await self._check_announced(visit, desired, client)
         if visit.observed is not None:
             visit.goal = find_goal(desired, visit.observed, self.rollout)
             visit.steps = plan_releases(visit.observed.releases, visit.goal)
@@ -260,12 +266,17 @@ class VisitController:
         """Read which addresses it uses. Raises ApiError and GuestError."""
         visit.config_maps, visit.services = await read_in_use(client)
         visit.guest_now = client.server_now()
-        visit.in_use = find_in_use(visit.config_maps, visit.services)
+        visit.in_use = self._find_in_use(visit)
         self._take(visit, Source.OBJECTS, visit.in_use)
         if visit.needs_machines:
             with visit.errors.collect():
                 self._take(visit, Source.MACHINES, await read_machines(client))
                 visit.record.machines_read_at = loop_time()
+
+    def _find_in_use(self, visit: Visit) -> InUseAddresses:
+        mode = visit.record.mode
+        announces_on = mode is None or mode.announces_on
+        return find_in_use(visit.config_maps, visit.services, announces_on=announces_on)
 
     async def _observe(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
         """Read its releases and what they run; what fails does not keep the addresses from being written."""
@@ -282,7 +293,7 @@ class VisitController:
             return
         record.other_providers = observed.other_providers
         record.has_service_lb = any(each.is_service_lb for each in observed.daemon_sets)
-        record.releases = record.mark_foreign(observed.releases)
+        record.releases, record.mode = record.mark_foreign(observed.releases), observed.mode
         visit.observed, visit.observed_at = replace(observed, releases=record.releases), began
 
     async def _write_config_map(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
@@ -306,7 +317,7 @@ class VisitController:
             count_event(self.guests, visit.guest, GuestEvent.CONFIG_MAP, success=is_written)
         if is_written:
             visit.config_maps = await read_config_maps(client)
-            self._take(visit, Source.OBJECTS, find_in_use(visit.config_maps, visit.services))
+            self._take(visit, Source.OBJECTS, self._find_in_use(visit))
         visit.record.foreign_pools = find_foreign_pools(visit.config_maps)
 
     async def _may_write(self, held: tuple[FloatingIPReservation, ...]) -> bool:
@@ -339,6 +350,28 @@ class VisitController:
                 logger.info("Changing the kube-vip of Harvester", extra=fields)
                 patch = build_patch(each, park=bool(park))
                 await client.merge_patch(DAEMON_SETS, each.name, patch, namespace=each.namespace)
+
+    async def _check_announced(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
+        """Find out whether the addresses of its floating IPs are announced, if fipop keeps kube-vip there."""
+        record, before = visit.record, visit.record.announced_states
+        record.announced_states = {}
+        if not desired.keeps:
+            return
+        addresses = {each.key: read_addresses(each.status.addresses) for each in desired.floating_ips}
+        mode = visit.observed.mode if visit.observed is not None else None
+        check = build_check(visit.services, addresses, mode)
+        network, problem = None, sentence(str(visit.unseen)) if visit.unseen is not None else ""
+        if check.needs_network:
+            try:
+                network, record.lease_reading = await read_network(client, check, record.lease_reading)
+            except (ApiError, GuestError) as error:
+                problem = sentence(str(error))
+        found, at = check.judge(network, problem), loop_time()
+        for each in desired.floating_ips:
+            state = before.get(each.key)
+            if state is None or state.addresses != each.status.addresses:
+                state = restore_state(each.status)
+            record.announced_states[each.key] = settle(state, found[each.key], at=at)
 
     async def _follow_services(self, visit: Visit) -> None:
         """Make the floating IPs that its Services need; what fails is tried again by a list of them alone."""

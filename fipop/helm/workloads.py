@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,7 @@ from datetime import datetime
 from fipop.api.codec import parse_time
 from fipop.api.names import GUEST_CONFIG_MAP, parse_go_bool
 from fipop.jsons import Json, JsonView, as_list, as_mapping
-from fipop.texts import LONGEST_WORD, clean, is_namespace, is_release_name
+from fipop.texts import LONGEST_WORD, clean, is_namespace, is_object_name, is_release_name
 
 PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
 """A node selector that no node has, as kube-fip-operator sets it: a guest cluster that it parked is parked."""
@@ -27,7 +28,33 @@ _LONGEST_NAME = 253
 _KUBE_VIP, _PROVIDER, _FIPOP = ("kube-vip", "kube-vip-iptables"), "kube-vip-cloud-provider", "fipop"
 _MIRRORED = "mirrored-kube-vip-"
 """How Rancher's mirror names images of kube-vip: `rancher/mirrored-kube-vip-kube-vip-iptables`."""
+_TAG = re.compile(r":v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})$")
+KUBE_VIP_CLASS, _COMMON_LEASE = "kube-vip.io/kube-vip-class", "plndr-svcs-lock"
 _SERVICE_CONTROLLERS = frozenset({"*", "service", "service-lb-controller"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeVipMode:
+    """How the kube-vip of a DaemonSet announces Services, by its environment."""
+
+    namespace: str
+    name: str
+    """Those of the DaemonSet."""
+    lease_name: str = _COMMON_LEASE
+    """The Lease for all Services, in its namespace."""
+    elects_each: bool = False
+    """Whether each Service has a Lease and a node of its own."""
+    writes_leases: bool = True
+    """Whether a Lease shows who announces: not with BGP or a routing table on all nodes."""
+    version: tuple[int, ...] = ()
+    """That of its image, by the tag; empty if it is not known."""
+    classes: frozenset[str] = frozenset({"", KUBE_VIP_CLASS})
+    """The classes of the Services that it announces; "" stands for none."""
+
+    @property
+    def announces_on(self) -> bool:
+        """Whether it may announce a Service on that left type LoadBalancer."""
+        return self.version < (1, 2, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +73,8 @@ class Workload:
     has_pods: bool = True
     """False if a DaemonSet wants pods, and its controller made none."""
     runs_kube_vip: bool = False
-    announces_services: bool = False
-    """Whether it runs kube-vip for Services, not for the control plane alone."""
+    mode: KubeVipMode | None = None
+    """How it announces Services; None if it does not."""
     is_parked: bool = False
     reads: str = ""
     """The namespace whose ConfigMap `kubevip` it reads as a cloud provider; "" if it is none."""
@@ -57,6 +84,11 @@ class Workload:
     """Whether it is Harvester's cloud provider with its Service controller on, which takes every Service."""
     is_service_lb: bool = False
     """Whether ServiceLB of K3s runs it for a Service."""
+
+    @property
+    def announces_services(self) -> bool:
+        """Whether it runs kube-vip for Services, not for the control plane alone."""
+        return self.mode is not None
 
     @property
     def is_ready(self) -> bool:
@@ -147,10 +179,11 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
     kube_vips = [each for each in containers if _program(each) in _KUBE_VIP]
     providers = [each for each in containers if _is_provider(each)]
     name = clean(metadata.get("name"), _LONGEST_NAME)
+    namespace = str(namespace) if is_namespace(namespace) else ""
     is_harvester = (namespace, name) == (_SYSTEM_NAMESPACE, HARVESTER_RELEASE) and kind == "Deployment"
     return Workload(
         kind=kind,
-        namespace=str(namespace) if is_namespace(namespace) else "",
+        namespace=namespace,
         name=name,
         resource_version=clean(metadata.get("resourceVersion"), LONGEST_WORD),
         release=str(release) if is_here and is_release_name(release) else "",
@@ -160,12 +193,12 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
         >= _count(metadata, "generation"),
         has_pods=as_mapping(item.get("status")).get("currentNumberScheduled") != 0,
         runs_kube_vip=bool(kube_vips),
-        announces_services=any(parse_go_bool(_read_env(each, "svc_enable")) for each in kube_vips),
+        mode=next(
+            (_read_mode(namespace, name, each) for each in kube_vips if _is_on(each, "svc_enable")), None
+        ),
         is_parked=as_mapping(pod.get("nodeSelector")).get(PARKED_LABEL) == "true",
         reads=next(filter(None, map(_find_config_map, providers)), ""),
-        serves_class=any(
-            parse_go_bool(_read_env(each, "KUBEVIP_ENABLE_LOADBALANCERCLASS")) for each in providers
-        ),
+        serves_class=any(_is_on(each, "KUBEVIP_ENABLE_LOADBALANCERCLASS") for each in providers),
         takes_services=is_harvester and any(map(_has_service_controller, containers)),
         is_service_lb=kind == "DaemonSet" and SERVICE_LB_LABEL in as_mapping(metadata.get("labels")),
     )
@@ -191,6 +224,31 @@ def _has_service_controller(container: JsonView) -> bool:
 def _arguments(container: JsonView) -> list[str]:
     found = as_list(container.get("command")) + as_list(container.get("args"))
     return [each for each in found[:_MOST_ENTRIES] if isinstance(each, str)]
+
+
+def _read_mode(namespace: str, name: str, container: JsonView) -> KubeVipMode:
+    elects_each = _is_on(container, "svc_election")
+    is_routed = _is_on(container, "bgp_enable") or _is_on(container, "vip_routingtable")
+    own = {_read_env(container, "lb_class_name") or KUBE_VIP_CLASS}
+    lease_name = _read_env(container, "svc_leasename")
+    return KubeVipMode(
+        namespace=namespace,
+        name=name,
+        lease_name=lease_name if is_object_name(lease_name) else _COMMON_LEASE,
+        elects_each=elects_each,
+        writes_leases=elects_each or not is_routed,
+        version=_read_version(container),
+        classes=frozenset(own if _is_on(container, "lb_class_only") else own | {""}),
+    )
+
+
+def _read_version(container: JsonView) -> tuple[int, ...]:
+    found = _TAG.search(clean(container.get("image")).partition("@")[0])
+    return tuple(map(int, found.groups())) if found is not None else ()
+
+
+def _is_on(container: JsonView, name: str) -> bool:
+    return bool(parse_go_bool(_read_env(container, name)))
 
 
 def _read_env(container: JsonView, name: str) -> str:

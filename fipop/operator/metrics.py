@@ -218,6 +218,14 @@ def _render_guests(fleet: OperatorState) -> Iterator[Metric]:
             for each in (sorted(Verdict) if fleet.floating_ips is not None else ())
         ),
     )
+    announced = (find_condition(each.status.conditions, ConditionType.ANNOUNCED) for each in floating_ips)
+    found = Counter((each.status.value, each.reason) for each in announced if each is not None)
+    yield build_gauge(
+        "fipop_floating_ips_announced",
+        "Floating IPs, by the status and the reason of their condition Announced.",
+        ("verdict", "reason"),
+        sorted(found.items()),
+    )
     yield GaugeMetricFamily(
         "fipop_address_conflicts",
         "Floating IPs with an address that another guest cluster uses, too.",

@@ -11,6 +11,7 @@ from itertools import islice
 
 from fipop.addresses.claims import names_address, read_addresses
 from fipop.addresses.inventory import OwnerKey
+from fipop.api.conditions import Condition, ConditionType, find_condition
 from fipop.api.objects import (
     EPOCH,
     FloatingIP,
@@ -88,6 +89,8 @@ class AddressReport:
     """Services in the guest cluster of the owner that use its floating IP, as its status names them."""
     service_count: int = 0
     """How many these are; the status names some of them."""
+    announced: Condition | None = None
+    """Whether it is announced on the network, as its floating IP says."""
     remark: str = ""
     """What the fields do not say."""
 
@@ -126,6 +129,9 @@ def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
         past_owners=tuple(owners_of(reservation)[1:]) if reservation is not None else (),
         services=services.names,
         service_count=services.count,
+        announced=find_condition(holder.status.conditions, ConditionType.ANNOUNCED)
+        if holder is not None
+        else None,
         remark=remark,
     )
 

@@ -183,7 +183,7 @@ def judge_links(snapshot: Snapshot, cluster: ProvisioningCluster) -> Finding | N
         return None
     is_young = snapshot.now - cluster.created < PENDING_GRACE
     return point(
-        _describe_guest(guest_id, snapshot.show_guest(guest_id)),
+        describe_guest(guest_id, snapshot.show_guest(guest_id)),
         Severity.INFO if is_young else Severity.WARNING,
         problem.reason,
         problem.message,
@@ -411,7 +411,7 @@ def _kubectl(verb: str, resource: Resource, found: KubeObject) -> str:
 
 
 def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]:
-    subject = _describe_guest(summary.id, summary.shown)
+    subject = describe_guest(summary.id, summary.shown)
     if summary.reachable is not None:
         message = f"guest cluster {summary.id} answered the operator's last visit"
         severity, reason = Severity.OK, "Reachable"
@@ -425,7 +425,7 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
         yield point(subject, Severity.INFO, "Paused", message, advice)
     for each in summary.floating_ips:
         yield from (judge_floating_ip(each, one, snapshot.now) for one in (each.ready, *each.wrong))
-        named = _describe_guest(
+        named = describe_guest(
             summary.id, summary.cluster, kind="FloatingIP", name="/".join(each.floating_ip.key)
         )
         if (unused := each.floating_ip.status.unused) is not None:
@@ -437,14 +437,15 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
         yield judge_lack(snapshot, summary)
 
 
-def _describe_guest(guest_id: str, cluster: str, *, kind: str = "Guest", name: str = "") -> Subject:
+def describe_guest(guest_id: str, cluster: str, *, kind: str = "Guest", name: str = "") -> Subject:
+    """Return the subject of a guest cluster, or of an object of it, in the section of the guest cluster."""
     shown = cluster or guest_id
     return Subject(section=f"guest {shown}", kind=kind, name=name or shown, guests=frozenset((guest_id,)))
 
 
 def judge_lack(snapshot: Snapshot, summary: GuestSummary) -> Finding:
     """Judge that a guest cluster that is opted in has no floating IP: kube-vip is not installed there."""
-    subject = _describe_guest(summary.id, summary.shown)
+    subject = describe_guest(summary.id, summary.shown)
     message, severity = f"guest cluster {subject.name} is opted in and has no FloatingIP", Severity.WARNING
     options = snapshot.installation
     may_create = options.has_settings and options.settings.may_create_floating_ips
@@ -469,7 +470,7 @@ def judge_floating_ip(each: FloatingIPReport, one: Condition, now: datetime) -> 
     found, name = each.floating_ip, "/".join(each.floating_ip.key)
     if one.type == ConditionType.READY and one.is_good:
         one = replace(one, message=f"the FloatingIP holds {', '.join(found.status.addresses)}")
-    subject = _describe_guest(found.namespace, each.shown, kind="FloatingIP", name=name)
+    subject = describe_guest(found.namespace, each.shown, kind="FloatingIP", name=name)
     return judge_condition(subject, found, one, now)
 
 

@@ -11,7 +11,7 @@ from fipop.api.names import GUEST_CONFIG_MAP
 from fipop.api.service import Service
 from fipop.errors import FipopError, ForbiddenError
 from fipop.guests.access import explain_refusal, open_guest, read_access
-from fipop.guests.in_use import find_in_use, read_name
+from fipop.guests.in_use import find_in_use
 from fipop.guests.observed import observe, read_in_use
 from fipop.helm.releases import find_places
 from fipop.helm.workloads import Workload
@@ -21,7 +21,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.guests import GuestServers
 from fipop.rancher.matching import Guest
 from fipop.report.snapshot import Snapshot, Unread
-from fipop.texts import clean
+from fipop.texts import clean, read_name
 
 GUESTS_AT_ONCE = 16
 
@@ -32,6 +32,8 @@ class GuestService:
 
     name: str
     addresses: tuple[str, ...]
+    ports: tuple[int, ...] = ()
+    """Its TCP ports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,4 +133,5 @@ def _read_service(found: Service) -> GuestService:
     return GuestService(
         name=f"{read_name(found.namespace)}/{read_name(found.name)}",
         addresses=tuple(format_address(Address(each.family, each.first)) for each in parts),
+        ports=tuple(sorted(port for port, protocol in found.ports if protocol == "TCP")),
     )

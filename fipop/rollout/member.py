@@ -51,6 +51,8 @@ class Member:
     """Why it can take no part, whatever a visit finds, as a sentence; "" if it can."""
     helm_problem: str = ""
     """Why helm failed with the target when it ran last, as a clause; "" if it did not."""
+    dark_since: float | None = None
+    """When an address was announced last that is not any more; None if there is none."""
     is_canary: bool = False
     """Whether it has the label that puts it first."""
 

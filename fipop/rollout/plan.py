@@ -322,6 +322,7 @@ def _judge(
     deadline_seconds = settings.kubevip_rollout_progress_deadline_seconds
     ready_seconds = member.ready_seconds
     has_soaked = (ready_seconds or 0.0) >= settings.kubevip_rollout_min_success_seconds and member.is_ready
+    has_soaked = has_soaked and not _has_gone_dark(member, state)
     if member.is_at_target:
         # Who got the target as the stable one is not judged. A former leader has judged those with a deadline before
         # this lead.
@@ -343,6 +344,12 @@ def _judge(
     if not _takes_part(member, rollout, progress, settings):
         return RolloutStatus.SKIPPED
     return RolloutStatus.PROGRESSING if state.is_admitted else RolloutStatus.PENDING
+
+
+def _has_gone_dark(member: Member, state: MemberState) -> bool:
+    """Return whether an address of a guest cluster is announced no more since helm began there."""
+    began_at, dark_since = state.began_at, member.dark_since
+    return began_at is not None and dark_since is not None and dark_since >= began_at
 
 
 def _takes_part(member: Member, rollout: Rollout, progress: Progress, settings: Settings) -> bool:

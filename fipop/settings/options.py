@@ -15,8 +15,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from fipop.api.codec import describe_problem
+from fipop.api.names import parse_go_bool
 from fipop.settings import values
-from fipop.settings.overrides import Overrides, OverridesText
+from fipop.settings.overrides import Overrides, OverridesText, merge_values
 from fipop.settings.values import (
     REPO_URL_REASON,
     Amount,
@@ -32,7 +33,10 @@ from fipop.texts import clean, suggest
 MAX_SHOWN = 100
 
 _IMAGE_TAG = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})")
-_LOSES_ADDRESSES = (((1, 0, 1), (1, 0, 3)), ((1, 2, 0), (1, 2, 2)))
+_LOSES_ADDRESSES = (((1, 0, 1), (1, 0, 3)), ((1, 2, 0), (1, 2, 3)))
+_CHART_IMAGES = {"0.11.0": (1, 2, 2), "0.11.1": (1, 2, 3)}
+"""The kube-vip that a chart brings which loses addresses, by the version of the chart."""
+_RIGHT_KUBE_VIP = 'Use v1.2.4 or newer, or v1.1.2 with svc_election "false"'
 _NAMES = {
     "kubevip_chart_ca": "kubevipChartCA",
     "create_floating_ips": "createFloatingIPs",
@@ -255,11 +259,7 @@ def warnings(settings: Settings) -> tuple[str, ...]:
                 f"{origin}cm.data of the cloud provider makes a ConfigMap that no program reads. Write the keys into "
                 "ConfigMap kubevip of the guest cluster"
             )
-    overrides = settings.kubevip_chart_values_overrides
-    for origin, chart in _list_values(settings.kubevip_chart_values, overrides):
-        version = _image_version(chart)
-        if version is not None and any(first <= version <= last for first, last in _LOSES_ADDRESSES):
-            found.append(f"{origin}kube-vip {_show(version)} loses addresses. Use v1.2.3 or newer")
+    found += _find_kube_vip_warnings(settings)
     soak = settings.kubevip_rollout_min_success_seconds
     deadline = settings.kubevip_rollout_progress_deadline_seconds
     if soak >= deadline:
@@ -268,6 +268,43 @@ def warnings(settings: Settings) -> tuple[str, ...]:
             f"{deadline}: it is {soak}, so no guest cluster can succeed in time"
         )
     return tuple(found)
+
+
+def _find_kube_vip_warnings(settings: Settings) -> list[str]:
+    """Return a clause for a kube-vip that loses addresses: for all, and for overrides with which it is another one."""
+    values, chart_version = settings.kubevip_chart_values.values, settings.kubevip_chart_version
+    of_all = _judge_kube_vip(values, chart_version)
+    found = [of_all] if of_all else []
+    for each in settings.kubevip_chart_values_overrides.entries:
+        own = _judge_kube_vip(merge_values(values, each.values), each.chart_version or chart_version)
+        if own not in ("", of_all):
+            found.append(f'override "{each.name}": {own}')
+    return found
+
+
+def _judge_kube_vip(values: Mapping[str, Any], chart_version: str) -> str:
+    """Return why a guest cluster with these values loses addresses; "" if it does not."""
+    version, chart_version = _image_version(values), chart_version.removeprefix("v")
+    problem = ""
+    if version is not None and any(first <= version <= last for first, last in _LOSES_ADDRESSES):
+        problem = f"kube-vip {_show(version)} loses addresses"
+    elif version is not None and version[:2] == (1, 1) and _elects_each(values):
+        problem = f'kube-vip {_show(version)} with svc_election "true" loses addresses'
+    elif not _read_entry(values, "image", "tag") and chart_version in _CHART_IMAGES:
+        shown = _show(_CHART_IMAGES[chart_version])
+        problem = (
+            f"chart kube-vip {chart_version} without image.tag runs kube-vip {shown}, which loses addresses"
+        )
+    return f"{problem}. {_RIGHT_KUBE_VIP}" if problem else ""
+
+
+def _elects_each(values: Mapping[str, Any]) -> bool:
+    return parse_go_bool(str(_read_entry(values, "env", "svc_election"))) is True
+
+
+def _read_entry(values: Mapping[str, Any], name: str, key: str) -> object:
+    found = values.get(name)
+    return found.get(key) if isinstance(found, Mapping) else None
 
 
 def _list_values(chart: ChartValues, overrides: Overrides) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -292,8 +329,7 @@ def _show(version: tuple[int, ...]) -> str:
 
 
 def _image_version(values: Mapping[str, Any]) -> tuple[int, ...] | None:
-    image = values.get("image")
-    tag = image.get("tag") if isinstance(image, Mapping) else None
+    tag = _read_entry(values, "image", "tag")
     match = _IMAGE_TAG.fullmatch(tag) if isinstance(tag, str) else None
     return tuple(int(part) for part in match.groups()) if match else None
 

@@ -249,7 +249,7 @@ async def test_kubectl_shows_the_documented_columns_under_the_short_names(
             assert head == ["NAME", "CLUSTER", "RANGE", "ADDRESS", "READY", "AGE"]
             assert rows[0][:-1] == ["vip", "demo", "columns", "10.0.0.2", "True"], "the address that it holds"
         head, rows = await table(server, "fip", "--namespace", namespace, "--output", "wide")
-        assert head[6:] == ["SECOND-ADDRESS", "WANTED", "REASON"]
+        assert head[6:] == ["SECOND-ADDRESS", "WANTED", "REASON", "ANNOUNCED"]
         assert rows[0][6:8] == ["fd00::2", "10.0.0.1"]
         head, rows = await table(server, "fipres", "default.10.0.0.1")
         assert head == [

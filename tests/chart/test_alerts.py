@@ -113,6 +113,10 @@ def floating_ips(well: str, *, failed: str = "0xN", unknown: str = "0xN") -> Ser
     return found
 
 
+def announced(values: str, verdict: str = "False", reason: str = "NotTaken") -> Series:
+    return one("fipop_floating_ips_announced", values, pod="a", verdict=verdict, reason=reason)
+
+
 def heard(values: str = "0+SxN", *, pod: str = "a") -> Series:
     return one("fipop_api_last_answer_timestamp_seconds", values, pod=pod)
 
@@ -392,6 +396,19 @@ SITUATIONS: dict[str, Situation] = {
     "two guest clusters use an address": Situation(
         series=WELL | one("fipop_address_conflicts", "1xN", pod="a"),
         fires=(alert("FipopAddressConflict"),),
+    ),
+    "addresses are not announced": Situation(
+        series=WELL
+        | announced("58xN", "True", "Announced")
+        | announced("2xN")
+        | announced("1xN", reason="NoLeader"),
+        fires=(
+            alert("FipopAddressNotAnnounced", reason="NotTaken"),
+            alert("FipopAddressNotAnnounced", reason="NoLeader"),
+        ),
+    ),
+    "an address is not announced for some minutes, and others are not used": Situation(
+        series=WELL | announced("0x10 1x9 0xN") | announced("3xN", "Unknown", "NoEndpoints")
     ),
     "a guest cluster has no address": Situation(
         series=WELL | one("fipop_guests_without_address", "1xN", pod="a"),

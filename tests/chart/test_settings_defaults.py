@@ -41,4 +41,5 @@ def test_chart_values_may_be_added_to(chart: Chart) -> None:
     data = defaults_of(chart, {"settings": {"kubevipChartValues": {"env": {"vip_interface": "eth0"}}}})
     values = yaml.safe_load(data["kubevipChartValues"])
     assert values["env"]["vip_interface"] == "eth0"
-    assert values["image"]["tag"] == "v1.2.3"
+    assert values["image"]["tag"] == "v1.2.4"
+    assert values["envValueFrom"]["vip_nodename"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}

@@ -75,10 +75,14 @@ class Guest(ApiInMemory):
     seconds: float = 0.0
     lost_answers: int = 0
     """So many of the next writes take effect, and their answers never arrive."""
+    leader: str = "n1"
+    """The node that holds kube-vip's Lease and renews it whenever it is read; "" if it renews it no more."""
     asked: int = 0
     """How many requests Rancher was asked to pass on to it."""
     is_asked: bool = False
     """Whether it answers a request now: what is written meanwhile, its owner did not write."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """How many requests it answered, by plural."""
 
     async def before(self, _request: ApiRequest) -> None:
         """Answer as this guest cluster does."""
@@ -127,6 +131,11 @@ class Guest(ApiInMemory):
     def answer(self, request: ApiRequest) -> Answer:
         """Answer as an API server does; kinds that are `forbidden` get 403."""
         target = self.parse(request.path)
+        self.answered[target.plural if target is not None else ""] += 1
+        if target is not None and target.plural == "leases" and self.leader and request.method == "GET":
+            key = ("leases", "kube-system", "plndr-svcs-lock")
+            spec = {"holderIdentity": self.leader, "renewTime": self.timestamp()}
+            self.put(key, {**_object(key), "spec": spec})
         refused = self.forbidden | (self.protected if request.method != "GET" else set())
         if target is None or target.plural not in refused:
             self.is_asked = True
@@ -151,6 +160,33 @@ class Guest(ApiInMemory):
         key = ("services", namespace, name)
         status = {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}
         self.put(key, {**_object(key), "spec": {"type": "LoadBalancer", **spec}, "status": status})
+
+    def announce(
+        self, *addresses: str, name: str = "web", namespace: str = "default", node: str = "n1"
+    ) -> None:
+        """Have a Service with an endpoint on a node, and kube-vip announce these addresses for it there."""
+        self.add_service(*addresses, name=name, namespace=namespace)
+        service = self.objects[("services", namespace, name)]
+        annotations = {"kube-vip.io/loadbalancerIPs": ",".join(addresses), "kube-vip.io/vipHost": node}
+        self.put(
+            ("services", namespace, name),
+            {**service, "metadata": {**service["metadata"], "annotations": annotations}},
+        )
+        key = ("endpointslices", namespace, f"{name}-x")
+        labels = {"kubernetes.io/service-name": name}
+        endpoints = [{"addresses": ["10.42.0.9"], "nodeName": node, "conditions": {"serving": True}}]
+        made = _object(key)
+        self.put(key, {**made, "metadata": {**made["metadata"], "labels": labels}, "endpoints": endpoints})
+
+    def stop_announcing(self, name: str = "web", namespace: str = "default", *, note: str) -> None:
+        """Have a Service leave type LoadBalancer as fipop's cloud provider and kube-vip leave it: with a note."""
+        service = self.objects["services", namespace, name]
+        annotations = {"kube-vip.io/vipHost": "n1", names.GROUP + "/assigned": note}
+        metadata = {**service["metadata"], "annotations": annotations}
+        self.put(
+            ("services", namespace, name),
+            {**service, "metadata": metadata, "spec": {"type": "ClusterIP"}, "status": {}},
+        )
 
     def put_workload(self, key: Key, image: str, *, release: str = "", **env: str) -> None:
         """Have a ready workload that runs one image; `release` is the helm release that it belongs to."""

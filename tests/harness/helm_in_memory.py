@@ -43,6 +43,8 @@ class HelmInMemory:
     """URLs of guest clusters, and texts of values with which no pod gets ready."""
     refused: dict[str, str] = field(default_factory=dict)
     """Texts of values with which helm fails: "absent" leaves no revision, "failed" leaves one that is not deployed."""
+    dark: set[str] = field(default_factory=set)
+    """Texts of values with which kube-vip runs, gets ready, and announces nothing."""
     gone: set[str] = field(default_factory=set)
     """Sources and versions from which no chart can be pulled any more, as helm's arguments name them."""
     runs: list[tuple[str, str]] = field(default_factory=list)
@@ -104,6 +106,9 @@ class HelmInMemory:
             )
         except HelmError as error:
             return _failed(str(error))
+        if self.dark and arguments[0] == "upgrade" and name == "kube-vip":
+            is_dark = any(f'"{each}"' in json.dumps(values) for each in self.dark)
+            guest.leader = "" if is_dark else "n1"  # type: ignore[attr-defined]
         return _succeeded(said)
 
 

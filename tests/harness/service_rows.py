@@ -12,6 +12,7 @@ Json = dict[str, Any]
 A = "kube-vip.io/loadbalancerIPs"
 INTERFACE = "kube-vip.io/serviceInterface"
 NOTE = "kubefip.k8s.binbash.org/assigned"
+VIP_HOST = "kube-vip.io/vipHost"
 IGNORE = "kube-vip.io/ignore"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
@@ -289,6 +290,19 @@ ROWS = {
         given=add(metadata={"annotations": {INTERFACE: "bond0"}}),
         then=change(type="ClusterIP"),
         becomes={"web": {"interface": "bond0"}},
+    ),
+    "announced by kube-vip, then the type left LoadBalancer": Row(
+        given=add(metadata={"annotations": {VIP_HOST: "n1"}}),
+        then=change(type="ClusterIP"),
+        becomes={"web": {"N": FIRST}},
+    ),
+    "announced by kube-vip, the type left LoadBalancer and came back": Row(
+        given=lambda world: (
+            world.add(metadata={"annotations": {VIP_HOST: "n1"}}),
+            world.change(type="ClusterIP"),
+        ),
+        then=change(type="LoadBalancer"),
+        becomes={"web": assigned(FIRST)},
     ),
     "no LoadBalancer, with the finalizer of others": Row(
         then=add(type="ClusterIP", metadata={"finalizers": [FINALIZER]}), becomes={"web": {"F": True}}

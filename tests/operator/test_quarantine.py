@@ -39,6 +39,46 @@ async def had(
 # How it ends
 
 
+@pytest.mark.parametrize(
+    ("image", "is_free"),
+    [
+        ("example/kube-vip:v1.2.3", False),
+        ("example/kube-vip:v1.2.4", True),
+        ("example/kube-vip@sha256:0", False),
+    ],
+)
+async def test_kube_vip_before_1_2_4_announces_a_service_on_that_left_type_load_balancer(
+    image: str, is_free: bool
+) -> None:
+    fleet = Fleet()
+    fleet.set_options(operateGuestClusterInterval="60")
+    fleet.add_range(**ONE, quarantineSeconds=90)
+    fleet.add_range("second", "10.0.1.1-10.0.1.9")
+    guest = fleet.add_guest(A)
+    fleet.add_guest(B)
+    fleet.opt_in(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    fleet.ask(A, name="other", range_name="second")
+    await fleet.pass_time(60)
+    daemon_set = guest.objects["daemonsets", "kube-system", "kube-vip"]
+    daemon_set["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    guest.announce(X)
+    guest.stop_announcing(note=X)
+    fleet.give_up(A)
+    fleet.ask(B, range_name="pool", ipaddress=X)
+    await fleet.pass_time(600)
+    assert fleet.holders(X) == ({B} if is_free else set())
+    if not is_free:
+        message = fleet.message(B)
+        assert "default/web" in message
+        assert "node n1" in message
+        assert "kube-vip.io/vipHost" in message
+        guest.remove_service()
+        await fleet.pass_time(600)
+        assert fleet.holders(X) == {B}
+
+
 async def test_an_address_that_its_former_guest_cluster_no_longer_uses_is_free_after_its_quarantine() -> None:
     fleet = await had()
     assert fleet.condition(B) == ("False", "RangeFull")

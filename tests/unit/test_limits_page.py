@@ -10,7 +10,7 @@ from fipop.addresses import gate, handover, quarantine, ranges, reports
 from fipop.api import service
 from fipop.api.conditions import MAX_MESSAGE_LENGTH
 from fipop.cloudprovider import pools, usage
-from fipop.guests import config_map, desired, in_use
+from fipop.guests import announced, config_map, desired, in_use
 from fipop.helm import command, process, proxy
 from fipop.ipam import pool
 from fipop.kube import guests
@@ -41,6 +41,7 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("Time until a guest cluster without a floating IP", f"{desired.BARE_SECONDS / 60:g} min"),
         ("Quarantine of an imported or custom cluster", f"{quarantine.IMPORTED_SECONDS / 3600:g} h"),
         ("Parts of a pool in the ConfigMap that are read", f"{pool.MAX_GUEST_PARTS:,}"),
+        ("Services of a guest cluster for which `Announced`", f"{announced.MOST_SERVICES}"),
         ("Namespaces of a guest cluster that one visit writes", f"{config_map.MAX_NAMESPACES}"),
         ("One request", f"{deadlines.GUEST_REQUEST_SECONDS:g} s"),
         ("All requests of one visit", f"{deadlines.GUEST_SESSION_SECONDS:g} s"),

@@ -83,6 +83,7 @@ def annotations() -> set[str]:
     kept = {value for name, value in vars(names).items() if name.startswith(("ANNOTATION_", "LABEL_"))}
     of_services = {service.ADDRESSES, needs.INTERFACE, service.FORWARD_METHOD, needs.LEGACY_LABEL}
     of_services |= {service.FINALIZER, f"{service.IMPLEMENTATION}={service.KUBE_VIP}", service.IGNORE}
+    of_services |= {service.VIP_HOST, service.LEASE_NAME, service.WITHOUT_ENDPOINTS}
     return own | kept | set(policy) | of_services | {keepalived.PLAN}
 
 

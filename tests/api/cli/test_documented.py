@@ -31,7 +31,7 @@ ELSEWHERE = (
     r"curl ",  # what it asks for is not here
     r"cosign |jq ",  # the files of a release
     # There is no kubelet here, and no monitoring.
-    r"kubectl .*(exec|port-forward|logs|servicemonitor|rollout status| run )",
+    r"kubectl .*(exec|port-forward|logs|servicemonitor|rollout (status|restart)| run )",
     r"kubectl .*(scale|delete deployment) ",  # kube-fip-operator is not here: tests/api/test_predecessor.py
     r"kubectl .*fipop-system",  # tests/api/test_moving.py
     r"kubectl .*out/fipop\.yaml",  # tests/api/test_chart_install.py

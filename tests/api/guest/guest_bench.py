@@ -202,7 +202,7 @@ class GuestBench:
 
 @asynccontextmanager
 async def open_bench(
-    plane: ControlPlane, proxy: RancherProxy, helm: str, guest_id: str, **options: str
+    plane: ControlPlane, proxy: RancherProxy, helm: str, guest_id: str, *, speed: int = SPEED, **options: str
 ) -> AsyncIterator[GuestBench]:
     """Put a guest cluster behind the proxy, with a floating IP, and start an operator."""
     proxy.issue_token(TOKEN)
@@ -217,7 +217,7 @@ async def open_bench(
     bench.fleet.memory.put(key, {**secret, "data": {"value": value}})
     bench.set_options(**OPTIONS | options)
     bench.fleet.ask(guest_id)
-    async with fast_time(SPEED):
+    async with fast_time(speed):
         try:
             await bench.start()
             yield bench

@@ -299,6 +299,7 @@ def test_the_status_of_a_floating_ip_is_a_merge_patch_that_leaves_no_old_value()
         "services": None,
         "waiting": None,
         "unused": None,
+        "lastAnnounced": None,
         "conditions": None,
         "observedGeneration": 0,
     }

@@ -6,7 +6,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from fipop.addresses.guests import GuestObservation
 from fipop.api.conditions import Condition, ConditionType, Verdict
-from fipop.api.objects import AddressCounts, Capacity, FloatingIPRange, Metadata, RangeSpec, RangeStatus
+from fipop.api.objects import (
+    AddressCounts,
+    Capacity,
+    FloatingIP,
+    FloatingIPRange,
+    FloatingIPStatus,
+    Metadata,
+    RangeSpec,
+    RangeStatus,
+)
 from fipop.guests.record import GuestRecord
 from fipop.guests.services import MET
 from fipop.helm.charts import Chart, Role, Target
@@ -36,6 +45,11 @@ def range_of(ipv4: AddressCounts = NONE, ipv6: AddressCounts = NONE) -> Floating
     )
 
 
+ANNOUNCED = Condition(type=ConditionType.ANNOUNCED, status=Verdict.TRUE, reason="Announced")
+FLOATING_IP = FloatingIP(
+    metadata=Metadata(name="demo-kubevip", namespace="c-m-1"),
+    status=FloatingIPStatus(conditions=(ANNOUNCED,)),
+)
 RANGE = FloatingIPRange(
     metadata=Metadata(
         name="guest-vlan",
@@ -66,7 +80,7 @@ FLEET = OperatorState(
     version="1.2.3",
     leading=True,
     ranges=(range_of(AddressCounts(total=62, used=3, free=58, quarantined=1, out_of_range=2)),),
-    floating_ips=(),
+    floating_ips=(FLOATING_IP,),
     guests=(guest_of(),),
     queues={"guests": 7},
     bad_options=2,

@@ -41,6 +41,8 @@ class Case:
 
     @property
     def is_good(self) -> bool:
+        if self.type == "Announced":  # most addresses that no Service uses are not announced
+            return self.status != "False"
         return self.status == ("False" if self.type == "Conflict" else "True") and self.type != UNKNOWN_TYPE
 
     def build(self) -> Json:

@@ -450,16 +450,94 @@ def test_a_cloud_provider_that_reads_only_kube_system_is_warned_of_elsewhere() -
     assert "default" in warnings(cloud_provider_image("v0.0.8", "kube-system"))[0]
 
 
+RIGHT_KUBE_VIP = 'Use v1.2.4 or newer, or v1.1.2 with svc_election "false"'
+CHART_IMAGE = f"chart kube-vip %s without image.tag runs kube-vip %s, which loses addresses. {RIGHT_KUBE_VIP}"
+ELECTION = "env: {svc_election: %s}, image: {tag: %s}"
+
+
 @pytest.mark.parametrize(
-    ("tag", "warned"), [("v1.0.1", True), ("v1.2.2", True), ("v1.2.3", False), ("v1.0.4", False)]
+    ("values", "chart_version", "said"),
+    [
+        ("image: {tag: v1.0.0}", "", ()),
+        ("image: {tag: v1.0.1}", "", (f"kube-vip v1.0.1 loses addresses. {RIGHT_KUBE_VIP}",)),
+        ("image: {tag: v1.0.3}", "", (f"kube-vip v1.0.3 loses addresses. {RIGHT_KUBE_VIP}",)),
+        ("image: {tag: v1.0.4}", "", ()),
+        ("image: {tag: v1.2.0}", "", (f"kube-vip v1.2.0 loses addresses. {RIGHT_KUBE_VIP}",)),
+        ("image: {tag: 1.2.3}", "", (f"kube-vip v1.2.3 loses addresses. {RIGHT_KUBE_VIP}",)),
+        ("image: {tag: v1.2.4}", "0.11.1", ()),
+        ("image: {tag: v2.0.0}", "0.11.1", ()),
+        ("image: {tag: main}", "0.11.1", ()),
+        (ELECTION % ("'false'", "v1.1.2"), "0.11.1", ()),
+        ("image: {tag: v1.1.2}", "", ()),
+        (
+            ELECTION % ("'true'", "v1.1.2"),
+            "",
+            (f'kube-vip v1.1.2 with svc_election "true" loses addresses. {RIGHT_KUBE_VIP}',),
+        ),
+        (
+            ELECTION % ("true", "1.1.0"),
+            "",
+            (f'kube-vip v1.1.0 with svc_election "true" loses addresses. {RIGHT_KUBE_VIP}',),
+        ),
+        (ELECTION % ("'1'", "v1.0.4"), "", ()),
+        (ELECTION % ("'true'", "v1.2.4"), "", ()),
+        (
+            "",
+            "0.11.0",
+            (CHART_IMAGE % ("0.11.0", "v1.2.2"),),
+        ),
+        (
+            "image: {tag: ''}",
+            "v0.11.1",
+            (CHART_IMAGE % ("0.11.1", "v1.2.3"),),
+        ),
+        ("", "0.9.9", ()),
+        ("", "", ()),
+    ],
 )
-def test_kube_vip_versions_that_lose_addresses_are_warned_of(tag: str, warned: bool) -> None:
-    assert bool(warnings(taken("kubevipChartValues", f"image: {{tag: {tag}}}"))) is warned
+def test_a_kube_vip_that_loses_addresses_is_warned_of(
+    values: str, chart_version: str, said: tuple[str, ...]
+) -> None:
+    data = {"kubevipChartValues": f"{{{values}}}", "kubevipChartVersion": chart_version}
+    found, bad = parse_settings(data, DEFAULTS)
+    assert bad == ()
+    assert warnings(found) == said
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("values: {image: {tag: v1.2.4}}", ""),
+        ("values: {image: {tag: v1.0.1}}", "kube-vip v1.0.1 loses addresses"),
+        ("values: {env: {svc_election: 'true'}}", 'kube-vip v1.1.2 with svc_election "true" loses addresses'),
+        ("values: {image: {tag: null}}, chartVersion: 0.11.1", "chart kube-vip 0.11.1 without image.tag"),
+        ("values: {image: {tag: null}}", "chart kube-vip 0.11.0 without image.tag"),
+        ("chartVersion: 0.11.1", ""),
+    ],
+)
+def test_an_override_is_judged_with_what_it_is_merged_over(entry: str, said: str) -> None:
+    data = {
+        "kubevipChartValues": "image: {tag: v1.1.2}",
+        "kubevipChartVersion": "0.11.0",
+        "kubevipChartValuesOverrides": f"- {{name: rack-a, clusters: [one], {entry}}}\n",
+    }
+    found, bad = parse_settings(data, DEFAULTS)
+    assert bad == ()
+    assert [each.startswith(f'override "rack-a": {said}') for each in warnings(found)] == (
+        [True] if said else []
+    )
+
+
+def test_what_all_get_is_not_warned_of_again_for_each_override() -> None:
+    data = {
+        "kubevipChartValues": "image: {tag: v1.2.3}",
+        "kubevipChartValuesOverrides": IN_OVERRIDE.format("env: {vip_interface: eth1}"),
+    }
+    found, _ = parse_settings(data, DEFAULTS)
+    assert warnings(found) == (f"kube-vip v1.2.3 loses addresses. {RIGHT_KUBE_VIP}",)
 
 
 def test_what_an_override_sets_is_warned_of_like_what_all_get() -> None:
-    found = taken("kubevipChartValuesOverrides", IN_OVERRIDE.format("image: {tag: v1.0.1}"))
-    assert warnings(found) == ('override "rack-a": kube-vip v1.0.1 loses addresses. Use v1.2.3 or newer',)
     for values, said in (
         ("image: {tag: v0.0.8}", "it reads default only"),
         ("cm: {data: {cidr-global: 10.0.0.1/32}}", "no program reads"),
@@ -468,7 +546,6 @@ def test_what_an_override_sets_is_warned_of_like_what_all_get() -> None:
         [warning] = warnings(found)
         assert warning.startswith('override "rack-a": ')
         assert said in warning
-    assert warnings(taken("kubevipChartValuesOverrides", IN_OVERRIDE.format("image: {tag: v1.2.3}"))) == ()
 
 
 def test_a_config_map_of_the_chart_that_nobody_reads_is_warned_of() -> None:

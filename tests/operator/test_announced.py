@@ -1,0 +1,165 @@
+"""Whether addresses are announced: what floating IPs show of it, and what finding it out costs."""
+
+import pytest
+
+from tests.harness.fleet import Fleet
+
+A, X = "c-m-a", "10.0.0.10"
+INTERVAL = 60
+AGREED = 2 * INTERVAL + 50
+"""Two readings that agree were made in that time."""
+
+
+async def announced(*, interval: int = INTERVAL) -> Fleet:
+    """Have a guest cluster with both releases, in which a Service uses its address and kube-vip announces it."""
+    fleet = Fleet()
+    fleet.set_options(operateGuestClusterInterval=str(interval))
+    fleet.add_range(iprange=f"{X}-{X}")
+    fleet.add_guest(A)
+    fleet.opt_in(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    await fleet.pass_time(60)
+    fleet.guests[A].announce(X)
+    await fleet.pass_time(INTERVAL + 10)
+    return fleet
+
+
+async def test_an_address_that_a_node_announces() -> None:
+    fleet = await announced()
+    assert fleet.condition(A, "Announced") == ("True", "Announced")
+    assert "n1" in fleet.message(A, "Announced")
+    assert "default/web" in fleet.message(A, "Announced")
+    assert "lastAnnounced" not in fleet.status(A)
+
+
+async def test_an_address_that_no_service_uses_costs_no_request() -> None:
+    fleet = await announced()
+    fleet.guests[A].remove_service()
+    await fleet.pass_time(AGREED)
+    assert fleet.condition(A, "Announced") == ("Unknown", "NotUsed")
+    answered = fleet.guests[A].answered
+    before = answered["leases"], answered["endpointslices"]
+    await fleet.pass_time(AGREED)
+    assert (answered["leases"], answered["endpointslices"]) == before
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"), [("", "NoLeader"), ("n2", "OtherNode")], ids=["kube-vip dies", "it is not taken over"]
+)
+async def test_an_address_that_is_announced_no_more(node: str, reason: str) -> None:
+    fleet = await announced()
+    fleet.guests[A].leader = node
+    await fleet.pass_time(AGREED)
+    assert fleet.condition(A, "Announced") == ("False", reason)
+    assert fleet.condition(A, "Ready") == ("True", "Ready")
+    left = fleet.status(A)["lastAnnounced"]
+    fleet.guests[A].leader = "n1"
+    await fleet.pass_time(INTERVAL + 10)
+    assert fleet.condition(A, "Announced") == ("True", "Announced")
+    assert fleet.status(A)["lastAnnounced"] == left
+
+
+async def test_one_reading_changes_nothing_and_is_repeated_40_s_later() -> None:
+    fleet = await announced(interval=600)
+    await fleet.pass_time(600)
+    assert fleet.condition(A, "Announced") == ("True", "Announced")
+    fleet.guests[A].leader = ""
+    await fleet.pass_time(30)
+    assert fleet.condition(A, "Announced") == ("True", "Announced"), "not read since"
+    await fleet.pass_time(600 + 50)
+    assert fleet.condition(A, "Announced") == ("False", "NoLeader")
+
+
+async def test_what_cannot_be_read_is_unknown() -> None:
+    fleet = await announced()
+    fleet.guests[A].forbidden.add("leases")
+    await fleet.pass_time(AGREED)
+    assert fleet.condition(A, "Announced") == ("Unknown", "NotRead")
+    assert fleet.condition(A, "Ready") == ("True", "Ready")
+
+
+async def test_a_guest_cluster_that_is_not_opted_in_shows_nothing() -> None:
+    fleet = Fleet()
+    fleet.add_range()
+    fleet.add_guest(A)
+    await fleet.start(leader_election=False)
+    fleet.ask(A)
+    fleet.guests[A].announce(X)
+    await fleet.pass_time(600)
+    assert fleet.addresses(A)
+    assert not [each for each in fleet.status(A)["conditions"] if each["type"] == "Announced"]
+
+
+async def test_a_visit_of_a_guest_cluster_whose_addresses_are_used_takes_seven_requests() -> None:
+    fleet = await announced(interval=3600)
+    await fleet.pass_time(3 * 3600)  # nodes and Deployments are read in the first hour, and hourly
+    fleet.set_options(operateGuestClusterInterval="600")
+    await fleet.pass_time(700)
+    before = fleet.guests[A].asked, fleet.sessions[A]
+    while fleet.sessions[A] == before[1]:
+        await fleet.pass_time(10)
+    assert fleet.guests[A].asked - before[0] <= 7
+
+
+async def test_a_new_leader_shows_what_the_former_one_showed_until_two_readings_agree() -> None:
+    fleet = await announced(interval=100)
+    fleet.guests[A].leader = ""
+    await fleet.kill()
+    await fleet.start(leader_election=False)
+    assert fleet.condition(A, "Announced") == ("True", "Announced")
+    await fleet.pass_time(150)
+    assert fleet.condition(A, "Announced") == ("False", "NoLeader")
+
+
+# Rollouts
+
+
+async def rolled_out(*, options: dict[str, str] | None = None) -> Fleet:
+    """Have three guest clusters whose addresses are announced, with a target that was completed."""
+    fleet = Fleet()
+    fleet.set_options(
+        operateGuestClusterInterval="60",
+        kubevipUpdate="true",
+        kubevipRolloutCanaries="1",
+        kubevipRolloutMinSuccessTime="60",
+        kubevipRolloutProgressDeadline="300",
+        **(options or {}),
+    )
+    fleet.add_range()
+    for guest_id in ("c-m-a", "c-m-b", "c-m-c"):
+        fleet.add_guest(guest_id)
+        fleet.opt_in(guest_id)
+    await fleet.start(leader_election=False)
+    for guest_id, guest in fleet.guests.items():
+        fleet.ask(guest_id)
+        await fleet.pass_time(30)
+        guest.announce(*fleet.addresses(guest_id))
+    await fleet.pass_time(1200)
+    return fleet
+
+
+async def test_a_target_with_which_kube_vip_announces_nothing_stops_at_the_canary() -> None:
+    fleet = await rolled_out()
+    assert {fleet.condition(each, "Announced") for each in fleet.guests} == {("True", "Announced")}
+    before = {each: len(guest.of_kind("secrets")) for each, guest in fleet.guests.items()}
+    fleet.helm.dark.add("blind")
+    fleet.set_options(kubevipChartValues="note: blind")
+    await fleet.pass_time(1200)
+    changed = [each for each, guest in fleet.guests.items() if len(guest.of_kind("secrets")) > before[each]]
+    assert changed == ["c-m-a"]
+    await fleet.pass_time(300)
+    assert fleet.condition("c-m-a", "Announced") == ("True", "Announced"), "it was rolled back"
+    assert "RolloutStopped" in {reason for _, reason, _ in fleet.events("kube-fip-config")}
+
+
+async def test_an_address_that_was_dark_before_does_not_stop_a_rollout() -> None:
+    fleet = await rolled_out()
+    for guest in fleet.guests.values():
+        guest.leader = ""
+    await fleet.pass_time(200)
+    assert {fleet.condition(each, "Announced")[0] for each in fleet.guests} == {"False"}
+    before = {each: len(guest.of_kind("secrets")) for each, guest in fleet.guests.items()}
+    fleet.set_options(kubevipChartValues="logLevel: 5")
+    await fleet.pass_time(2400)
+    assert all(len(guest.of_kind("secrets")) > before[each] for each, guest in fleet.guests.items())
