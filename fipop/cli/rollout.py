@@ -94,7 +94,10 @@ def _has_ended(snapshot: Snapshot) -> bool:
 
 def _describe_parts(snapshot: Snapshot) -> dict[str, str]:
     parts = snapshot.installation.rollout_parts
-    return {snapshot.show_guest(each): str(part) for each, part in parts.items()}
+    return {
+        snapshot.show_guest(each) if snapshot.cluster_of(each) else each: str(part)
+        for each, part in parts.items()
+    }
 
 
 def _choose_shown(parts: Parts) -> Parts:

@@ -1,7 +1,7 @@
 """Fleets that have an object in each state that there is, by the types of the product and the reasons of the page."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fipop.api.conditions import ConditionType, Verdict
@@ -100,14 +100,19 @@ def _build_floating_ip(case: Case) -> Json:
     )
 
 
-CONDITIONS = snapshot(
-    ranges=[
-        build_range(f"range-{each.number}", f"10.8.{each.number}.0/24")
-        | {"status": {"conditions": [each.build()], "observedGeneration": 1}}
-        for each in RANGE_CASES
-    ],
-    floating_ips=[_build_floating_ip(each) for each in CASES],
-)
+def build_conditions(cases: Iterable[Case]) -> Snapshot:
+    """Return a fleet with a floating IP for each case, and ranges with conditions."""
+    return snapshot(
+        ranges=[
+            build_range(f"range-{each.number}", f"10.8.{each.number}.0/24")
+            | {"status": {"conditions": [each.build()], "observedGeneration": 1}}
+            for each in RANGE_CASES
+        ],
+        floating_ips=[_build_floating_ip(each) for each in cases],
+    )
+
+
+CONDITIONS = build_conditions(CASES)
 
 _OVERLAP = build_range("overlap", "10.0.0.0/28", created="2026-02-01T00:00:00Z")
 _REPORTED = build_range("states", "10.0.0.0/24", exclude=["10.0.0.200"]) | {
