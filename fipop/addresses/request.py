@@ -148,7 +148,8 @@ def describe_user(inventory: Inventory, guest_id: str, address: Address) -> str:
         return f"{user} in guest cluster {guest} uses it."
     return (
         f"{user} in guest cluster {guest} left type LoadBalancer, and kube-vip before v1.2.4 announces it on. "
-        f"Remove the address from node {user.node} (ip address del), and then the annotation {VIP_HOST} of the Service."
+        f"Restart kube-vip on node {user.node}, remove the address there if it stays (ip address del), and then the "
+        f"annotation {VIP_HOST} of the Service."
     )
 
 

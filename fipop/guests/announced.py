@@ -368,9 +368,13 @@ def _describe(address: Address, judged: _Judgement, mode: KubeVipMode) -> str:
             )
         case "NoLeader":
             where = "/".join(judged.lease) if judged.lease[1] else "/".join(judged.service.lease_key)
+            own = (
+                ", and the annotations kube-vip.io/serviceInterface and kube-vip.io/leaseName of the Service"
+            )
             return (
                 f"No kube-vip announces {text} for Service {service}: Lease {where} has no holder that renews it. "
-                f"Check the pods of DaemonSet {mode.namespace}/{mode.name} in the guest cluster."
+                f"Check the pods of DaemonSet {mode.namespace}/{mode.name} in the guest cluster"
+                f"{own if mode.elects_each else ''}."
             )
         case "LeaderHasNoEndpoint":
             return (

@@ -452,7 +452,7 @@ async def test_nothing_is_told_of_services_any_more_once_the_range_does_not_ask_
 # What it costs
 
 
-POLLS = (("replace", "leases"), ("get", "configmaps"), ("get", "deployments"))
+POLLS = (("replace", "leases"), ("get", "configmaps"), ("list", "deployments"))
 """The Lease, the options, and whether kube-fip-operator runs: every few seconds, whatever guest clusters there are."""
 
 

@@ -185,7 +185,7 @@ async def test_a_guest_cluster_with_150_nodes_is_read_and_written() -> None:
 
 @pytest.mark.parametrize("kind", ["nodes", "endpoints"])
 async def test_services_that_were_read_wholly_count_though_machines_cannot_be_read(kind: str) -> None:
-    fleet = build(A, B)
+    fleet = build(A, B, "c-m-c")
     for each in (A, B):
         fleet.guests[each].forbidden = {kind}
     await start(fleet)
