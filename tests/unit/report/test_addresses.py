@@ -103,3 +103,20 @@ def test_an_annotation_of_a_tenant_makes_no_address_anothers() -> None:
 
 
 # Free addresses
+
+
+def test_an_address_that_its_owner_asked_for_is_static() -> None:
+    found = snapshot(reservations=[build_reservation("10.0.0.5", requested="static")])
+    assert ask(found, "10.0.0.5").static
+
+
+def test_an_address_that_only_guest_clusters_use_names_them() -> None:
+    reported = [{"address": "10.0.0.1", "guest": guest} for guest in ("c-m-1", "c-m-2")]
+    found = snapshot(
+        ranges=[build_range("pool", "10.0.0.1-10.0.0.3") | {"status": {"reported": reported}}],
+        clusters=[build_cluster("demo", "c-m-1")],
+    )
+    answer = ask(found, "10.0.0.1")
+    assert answer.owner is not None
+    assert (answer.owner.namespace, answer.owner.name, answer.owner.cluster) == ("c-m-1", "", "demo")
+    assert [each.namespace for each in answer.contenders] == ["c-m-2"]
