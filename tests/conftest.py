@@ -53,6 +53,7 @@ LONGEST_ID = 200
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all tests are collected
     config.pluginmanager.register(GroupEnds(OF_ONE_GROUP), "group-ends")
     # The workers of xdist report to this process; only it knows what all of them ran.
     if not hasattr(config, "workerinput"):
@@ -69,6 +70,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 def pytest_collection_finish() -> None:
     # What was collected stays: the garbage collector need not look through it again and again.
+    gc.enable()
     gc.collect()
     gc.freeze()
 

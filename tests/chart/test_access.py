@@ -1,4 +1,4 @@
-"""What the operator and viewers may not do: tests/golden records what they may, tests/api tries each verb."""
+"""What the operator may do: nothing by wildcard, and nothing that is not listed here."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +24,7 @@ EVERYTHING_ON: dict[str, Any] = {
 }
 VIEWER = "-viewer"
 """How the roles end that are for people and the page, not for the operator."""
+ALONE: dict[str, Any] = {"leaderElection": False, "replicas": 1, "strategy": "Recreate"}
 
 Grant = tuple[str, str, str, str]
 """Namespace ("" for the whole cluster), API group, resource or resource/name, verb."""
@@ -43,6 +44,66 @@ def grants_of(roles: list[Object]) -> Iterator[Grant]:
                         what = f"{resource}/{name}" if name else resource
                         for verb in rule["verbs"]:
                             yield role["metadata"].get("namespace", ""), group, what, verb
+
+
+def table(text: str) -> set[Grant]:
+    """Read lines of `namespace|- group|- resource verb,verb…`."""
+    found = set()
+    for line in text.strip().splitlines():
+        namespace, group, resource, verbs = line.split()
+        for verb in verbs.split(","):
+            found.add((namespace.strip("-"), "" if group == "-" else group, resource, verb))
+    return found
+
+
+BASE = table("""
+    -                  kubefip.k8s.binbash.org      floatingipranges         get,list,watch
+    -                  kubefip.k8s.binbash.org      floatingipranges/status  patch
+    -                  kubefip.k8s.binbash.org      floatingips              get,list,watch,create,patch,delete
+    -                  kubefip.k8s.binbash.org      floatingips/status       patch
+    -                  kubefip.k8s.binbash.org      floatingipreservations   get,list,watch,create,update,delete
+    -                  provisioning.cattle.io       clusters                 list,watch
+    -                  management.cattle.io         clusters                 get,list,watch
+    -                  -                            namespaces               list,watch
+    -                  rke-machine-config.cattle.io harvesterconfigs         get
+    -                  -                            events                   create
+    -                  apps                         deployments/kube-fip-operator get
+    -       apiextensions.k8s.io customresourcedefinitions/floatingipranges.kubefip.k8s.binbash.org       get
+    -       apiextensions.k8s.io customresourcedefinitions/floatingips.kubefip.k8s.binbash.org            get
+    -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org get
+    kube-fip           -                            configmaps/kube-fip-config get
+    kube-fip           -                            configmaps/fipop-rollout get,patch
+    kube-fip           -                            configmaps               create
+    fleet-default      -                            secrets                  get
+    cattle-global-data -                            secrets                  get
+""")
+CRD_UPDATE = table("""
+    -       apiextensions.k8s.io customresourcedefinitions/floatingipranges.kubefip.k8s.binbash.org       patch
+    -       apiextensions.k8s.io customresourcedefinitions/floatingips.kubefip.k8s.binbash.org            patch
+    -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org patch
+""")
+LEASE = table("""
+    -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org patch
+    -                  coordination.k8s.io          leases/fipop-operator    get
+    kube-fip           coordination.k8s.io          leases/fipop-operator    update
+    kube-fip           coordination.k8s.io          leases                   create
+""")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, BASE | CRD_UPDATE | LEASE),
+        ({"crds": {"update": False}}, BASE | LEASE),
+        (ALONE, BASE | CRD_UPDATE),
+    ],
+    ids=["by default", "without CRD updates", "without leader election"],
+)
+def test_the_operator_may_do_exactly_this(chart: Chart, values: dict[str, Any], expected: set[Grant]) -> None:
+    roles = roles_of(chart.render(values))
+    assert (
+        set(grants_of([each for each in roles if not each["metadata"]["name"].endswith(VIEWER)])) == expected
+    )
 
 
 def test_a_viewer_and_the_page_read_no_secret_and_write_nothing(chart: Chart) -> None:

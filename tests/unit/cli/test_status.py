@@ -98,17 +98,3 @@ def test_a_rollout_that_is_paused_shows(run: Callable[..., Any]) -> None:
     result = run(found=(seen(installation=found),))
     for named in ("Progressing, paused", "kube-vip 1.0.0", "2 pending", "RolloutPaused"):
         assert named in result.stdout
-
-
-def test_each_family_of_a_range_has_a_row_and_a_large_number_is_a_power_of_two(
-    run: Callable[..., Any],
-) -> None:
-    ranges = [build_range("dual", "10.0.0.1-10.0.0.10,fd00::/64"), build_range("broken", "nonsense")]
-    found = snapshot(ranges=ranges, reservations=[build_reservation("10.0.0.5", range_name="dual")])
-    lines = [line.split() for line in run(found=(found,)).stdout.splitlines()[:4]]
-    assert lines == [
-        ["RANGE", "SPACE", "FAMILY", "FULL", "USED", "QUARANTINED", "FREE", "TOTAL", "STATE"],
-        ["broken", "default", *["-"] * 6, "Invalid"],
-        ["dual", "default", "IPv4", "10", "%", "1", "0", "9", "10", "Ready"],
-        ["dual", "default", "IPv6", "0", "%", "0", "0", "2^64", "2^64", "Ready"],
-    ]

@@ -28,14 +28,6 @@ def run(run_over: Callable[..., Any]) -> Callable[..., Any]:
     return start
 
 
-@pytest.mark.parametrize("asked", ["10.0.0.999", "10.0.0", "fd00::g1:", "1:2:3:4:5:6:7:8:9"])
-def test_what_only_looks_like_an_address_is_called_none(run: Callable[..., Any], asked: str) -> None:
-    result = run("who", asked)
-    assert (result.exit_code, "is not an IP address" in result.stderr) == (1, True)
-    assert "log" not in result.stdout, "no query for what cannot be found"
-    assert "is not an IP address" not in run("who", "10.9.9.9").stderr
-
-
 def test_an_empty_range_and_a_cluster_without_addresses_are_no_error(run: Callable[..., Any]) -> None:
     without = snapshot(ranges=[POOL], clusters=[build_cluster("demo", "c-m-1", opted_in=False)])
     for asked in ("pool", "demo"):
@@ -80,19 +72,3 @@ def test_a_range_that_could_not_be_read_is_not_called_missing(run: Callable[...,
     unread = (Unread(what="floating IP ranges", problem="missing right"),)
     result = run("free", "pool", found=snapshot(unread=unread))
     assert (result.exit_code, "does not exist" in result.stderr) == (4, False)
-
-
-def test_the_name_of_a_range_tells_all_that_is_held_from_it(run: Callable[..., Any]) -> None:
-    result = run("who", "pool")
-    assert (result.exit_code, A in result.stdout) == (0, True)
-
-
-@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-def test_free_counts_each_family_of_a_range_apart(run: Callable[..., Any], family: str) -> None:
-    dual = build_range("dual", "10.0.0.1-10.0.0.9,fd00::/64", exclude=["fd00::1"])
-    found = snapshot(ranges=[dual], reservations=[build_reservation("10.0.0.5", range_name="dual")])
-    lines = run("free", "dual", "--count", "1", "--family", family, found=found).stdout.splitlines()
-    assert lines[1] == {"IPv4": "10.0.0.1", "IPv6": "fd00::2"}[family]
-    first, second = (line.split(", ") for line in sorted(lines[2:]))
-    assert first[:3] == ["IPv4: 8 free", "1 used", "0 in quarantine"]
-    assert second[:3] == ["IPv6: 2^64 free", "0 used", "0 in quarantine"]

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from fipop.cli.main import main
-from tests.golden.fleet_server import FULL, LIMITED, Fleet, serve_fleet
+from tests.golden.fleet_server import FULL, Fleet, serve_fleet
 from tests.harness.objects import count_ranges
 
 RANGES, CONFIG_MAPS = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges", "/api/v1/configmaps"
@@ -132,17 +132,6 @@ def test_the_kubeconfig_of_a_guest_cluster_is_recognized(commands: Commands, tmp
         result = commands.run(*command, "--context", "fleet", kubeconfig=path)
         said = f'Context "fleet" at {server} has neither Rancher nor fipop: is it the management cluster?'
         assert (result.exit_code, said in result.stderr) == (3, True), result.stderr
-
-
-def test_a_file_that_is_missing_is_named(commands: Commands) -> None:
-    result = commands.run("status", kubeconfig=Path("/nowhere/config"))
-    assert (result.exit_code, "/nowhere/config" in result.stderr) == (2, True)
-
-
-def test_missing_rights_are_named_one_by_one(commands: Commands) -> None:
-    result = commands.run("check", kubeconfig=commands.kubeconfigs[LIMITED])
-    assert "missing right: get configmaps in kube-fip" in result.stderr
-    assert "Bind the ClusterRole fipop-viewer" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,13 @@
 """Who has an address, and which addresses a guest has."""
 
-from typing import Any
-
 import pytest
 
-from fipop.ipam.addresses import Family, parse_address
+from fipop.ipam.addresses import parse_address
 from fipop.report.addresses import (
     AddressReport,
-    AddressState,
     describe_services,
     find_namespaces,
     report_address,
-    report_free,
     report_holdings,
     search,
 )
@@ -28,11 +24,6 @@ PAST = [
 def ask(found: Snapshot, text: str) -> AddressReport:
     (answer,) = report_address(found, parse_address(text))
     return answer
-
-
-def test_an_address_that_its_owner_asked_for_is_static() -> None:
-    found = snapshot(reservations=[build_reservation("10.0.0.5", requested="static")])
-    assert ask(found, "10.0.0.5").static
 
 
 def test_the_address_of_an_imported_cluster_that_is_gone_says_why_it_waits_longer() -> None:
@@ -61,34 +52,6 @@ def test_an_address_names_the_services_that_use_it_and_is_found_by_them() -> Non
     assert (answer.address, describe_services(answer)) == ("10.0.0.5", "shop/web,shop/api,1 more")
     assert search(found, "shop/other") == ()
     assert describe_services(ask(found, "10.0.0.6")) == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "state", "word"),
-    [
-        ("10.0.0.7", AddressState.FREE, ""),
-        ("10.0.0.9", AddressState.WITHHELD, "is excluded"),
-        ("10.0.0.255", AddressState.WITHHELD, "10.0.0.255"),
-        ("10.1.0.1", AddressState.UNKNOWN, "in no range"),
-    ],
-)
-def test_an_address_of_nobody(text: str, state: AddressState, word: str) -> None:
-    found = snapshot(ranges=[build_range("pool", "10.0.0.0/24", exclude=["10.0.0.9"])])
-    answer = ask(found, text)
-    assert answer.state is state
-    assert word in answer.remark
-
-
-def test_an_address_that_only_guest_clusters_use_names_them() -> None:
-    reported = [{"address": "10.0.0.1", "guest": guest} for guest in ("c-m-1", "c-m-2")]
-    found = snapshot(
-        ranges=[build_range("pool", "10.0.0.1-10.0.0.3") | {"status": {"reported": reported}}],
-        clusters=[build_cluster("demo", "c-m-1")],
-    )
-    answer = ask(found, "10.0.0.1")
-    assert answer.owner is not None
-    assert (answer.owner.namespace, answer.owner.name, answer.owner.cluster) == ("c-m-1", "", "demo")
-    assert [each.namespace for each in answer.contenders] == ["c-m-2"]
 
 
 @pytest.mark.parametrize("name", ["demo", "fleet-default/demo", "c-m-1", "web", "c-m-1/web"])
@@ -139,30 +102,21 @@ def test_an_annotation_of_a_tenant_makes_no_address_anothers() -> None:
     assert [each.address for each in report_holdings(found, namespaces)] == ["10.0.0.5"]
 
 
-def test_an_address_that_two_guests_share_is_shown_once() -> None:
-    found = snapshot(
-        floating_ips=[
-            build_floating_ip("web", namespace=each, status=held_by(["10.0.0.5"]))
-            for each in ("c-m-1", "c-m-2")
-        ],
-        clusters=[
-            build_cluster("demo", "c-m-1"),
-            build_cluster("demo", "c-m-2", namespace="fleet-two"),
-        ],
-    )
-    assert len(report_holdings(found, find_namespaces(found, "demo"))) == 1
-
-
 # Free addresses
 
 
-def free(found: Snapshot, name: str, family: Family | None, count: int) -> Any:
-    asked = found.cache.ranges.get("", name)
-    assert asked is not None
-    return report_free(found, asked, family, count)
+def test_an_address_that_its_owner_asked_for_is_static() -> None:
+    found = snapshot(reservations=[build_reservation("10.0.0.5", requested="static")])
+    assert ask(found, "10.0.0.5").static
 
 
-def test_a_family_that_the_range_has_not() -> None:
-    found = snapshot(ranges=[build_range("pool", "2001:db8::1-2001:db8::9")])
-    assert free(found, "pool", None, 1).addresses == ("2001:db8::1",)
-    assert "IPv4" in free(found, "pool", Family.IPV4, 1).problem
+def test_an_address_that_only_guest_clusters_use_names_them() -> None:
+    reported = [{"address": "10.0.0.1", "guest": guest} for guest in ("c-m-1", "c-m-2")]
+    found = snapshot(
+        ranges=[build_range("pool", "10.0.0.1-10.0.0.3") | {"status": {"reported": reported}}],
+        clusters=[build_cluster("demo", "c-m-1")],
+    )
+    answer = ask(found, "10.0.0.1")
+    assert answer.owner is not None
+    assert (answer.owner.namespace, answer.owner.name, answer.owner.cluster) == ("c-m-1", "", "demo")
+    assert [each.namespace for each in answer.contenders] == ["c-m-2"]

@@ -10,14 +10,6 @@ from tests.harness.objects import build_range, build_reservation
 from tests.unit.report.snapshots import snapshot
 
 
-def test_a_cell_names_the_owner_of_its_address() -> None:
-    drawn = draw_map(
-        snapshot(ranges=[build_range("pool", "10.0.0.5")], reservations=[build_reservation("10.0.0.5")]),
-        "pool",
-    )
-    assert [each.owner for each in drawn.blocks[0].cells if each.owner] == ["c-m-1/web"]
-
-
 def test_a_large_range_is_drawn_by_blocks_that_open() -> None:
     found = snapshot(
         ranges=[build_range("pool", "10.0.0.0/16")], reservations=[build_reservation("10.0.5.5")]
@@ -46,18 +38,6 @@ def test_a_range_of_a_whole_eight_is_drawn_in_two_steps() -> None:
 def test_what_is_no_block_is_refused(block: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - it says nothing to anybody
         draw_map(snapshot(ranges=[build_range("pool", "10.0.0.0/16")]), "pool", block)
-
-
-def test_an_address_of_an_older_range_is_no_conflict() -> None:
-    later = build_range("later", "10.0.0.4-10.0.0.7", created="2026-02-01T00:00:00Z")
-    ranges = [build_range("pool", "10.0.0.4-10.0.0.5"), later]
-    drawn = draw_map(snapshot(ranges=ranges, reservations=[build_reservation("10.0.0.5")]), "later")
-    states = {each.address: each.state for each in drawn.blocks[0].cells}
-    assert [states[f"10.0.0.{number}"] for number in range(3, 8)] == [
-        CellState.OUTSIDE,
-        *([CellState.OTHER_RANGE] * 2),
-        *([CellState.FREE] * 2),
-    ]
 
 
 def test_many_far_parts_are_not_drawn_all() -> None:

@@ -133,13 +133,6 @@ async def test_what_is_not_found_shows_what_was_searched_and_the_nearest(
     assert re.findall(r'Did you mean <a href="search\?q=(\w+)">', text) == ([nearest] if nearest else [])
 
 
-async def test_a_guest_cluster_shows_each_floating_ip_with_its_conditions(address: str) -> None:
-    async with aiohttp.ClientSession() as session, session.get(f"{address}/guests") as answer:
-        text = await answer.text()
-    assert re.search("web .*10.0.0.5.*<span", text)
-    assert re.search("wish .*<span", text)
-
-
 async def test_the_rollout_shows_its_phase_and_the_part_of_each_guest_cluster() -> None:
     overview, page = [
         text for _, text in (await read_pages(FLEETS["rollout Stopped"], "/", "/rollout")).values()
@@ -206,12 +199,6 @@ async def test_each_family_of_a_range_has_a_row_and_a_large_number_is_a_power_of
     assert "IPv4 10.0 % 10.0 % : 1 used, 0 in quarantine, 9 free of 10." in dual
     assert "IPv6 0.0 % 0.0 % : 0 used, 0 in quarantine, 2^64 free of 2^64." in dual
     assert "100" not in broken
-
-
-async def test_remarks_about_one_address_are_apart() -> None:
-    lost = build_reservation("10.9.9.9", range_name="gone", quarantined_until="2026-04-01T00:00:00Z")
-    ((_, text),) = (await read_pages(snapshot(reservations=[lost]), "/search?q=10.9.9.9")).values()
-    assert "until 2026-04-01 00:00:00Z or later range" in re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
 
 
 @pytest.mark.parametrize(
