@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from fipop.jsons import as_list, as_mapping
 from fipop.texts import clean
 
-MOST_PROBLEMS, MOST_GUESTS = 16, 64
-"""How many problems are noted, and how many guest clusters of each."""
+MOST_PROBLEMS, MOST_GUESTS = 16, 500
+"""How many problems are noted, and how many guest clusters of each: a Lease is written every few seconds."""
+REST = "What it stands on cannot be read: the events of its Cluster have the cause."
+"""The message of all guest clusters whose problems are more than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +29,16 @@ class GuestProblem:
 
 def write_problems(found: Iterable[GuestProblem]) -> str:
     """Return problems as an annotation has them; "" if there is none."""
+    problems = list(found)
+    shown, rest = problems[: MOST_PROBLEMS - 1], problems[MOST_PROBLEMS - 1 :]
+    if len(rest) > 1:
+        guests = tuple(guest for each in rest for guest in each.guests)
+        rest = [GuestProblem(reason=rest[0].reason, message=REST, guests=guests)]
     entries = [
         {"reason": each.reason, "message": each.message, "guests": each.guests[:MOST_GUESTS]}
-        for each in found
+        for each in (*shown, *rest)
     ]
-    return json.dumps(entries[:MOST_PROBLEMS]) if entries else ""
+    return json.dumps(entries) if entries else ""
 
 
 def read_problems(text: str) -> tuple[GuestProblem, ...]:

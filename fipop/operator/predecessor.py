@@ -24,18 +24,17 @@ POLL_SECONDS = 5.0
 async def find_predecessors(client: KubeClient, namespace: str) -> tuple[Json, ...]:
     """Return the Deployments of kube-fip-operator: in its namespace, and in that of fipop.
 
-    A list needs a right in the namespace. Without it, the one of the usual name is found. Raises ApiError.
+    The chart lets fipop list those of its own namespace. In that of kube-fip-operator, if it is another one, the one of
+    the usual name is found without that right. Raises ApiError.
     """
-    found: list[Json] = []
-    for each in dict.fromkeys((names.OPERATOR_NAMESPACE, namespace)):
+    listed = list((await client.list(DEPLOYMENTS, namespace=namespace)).items)
+    if namespace != names.OPERATOR_NAMESPACE:
         try:
-            listed = (await client.list(DEPLOYMENTS, namespace=each)).items
-            found += (one for one in listed if _is_predecessor(one))
+            listed += (await client.list(DEPLOYMENTS, namespace=names.OPERATOR_NAMESPACE)).items
         except ForbiddenError:
-            if each == names.OPERATOR_NAMESPACE:
-                one = await client.get(DEPLOYMENTS, names.PREDECESSOR_DEPLOYMENT, namespace=each)
-                found += filter(None, [one])
-    return tuple(found)
+            name, place = names.PREDECESSOR_DEPLOYMENT, names.OPERATOR_NAMESPACE
+            listed += filter(None, [await client.get(DEPLOYMENTS, name, namespace=place)])
+    return tuple(each for each in listed if _is_predecessor(each))
 
 
 def _is_predecessor(deployment: Json) -> bool:

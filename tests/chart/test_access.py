@@ -67,7 +67,6 @@ BASE = table("""
     -                  -                            namespaces               list,watch
     -                  rke-machine-config.cattle.io harvesterconfigs         get
     -                  -                            events                   create
-    -                  apps                         deployments/kube-fip-operator get
     -       apiextensions.k8s.io customresourcedefinitions/floatingipranges.kubefip.k8s.binbash.org       get
     -       apiextensions.k8s.io customresourcedefinitions/floatingips.kubefip.k8s.binbash.org            get
     -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org get
@@ -104,6 +103,12 @@ def test_the_operator_may_do_exactly_this(chart: Chart, values: dict[str, Any], 
     assert (
         set(grants_of([each for each in roles if not each["metadata"]["name"].endswith(VIEWER)])) == expected
     )
+
+
+def test_in_another_namespace_the_operator_finds_kube_fip_operator_by_its_name(chart: Chart) -> None:
+    grants = set(grants_of(roles_of(chart.render(namespace="fip-system"))))
+    assert ("", "apps", "deployments/kube-fip-operator", "get") in grants
+    assert ("fip-system", "apps", "deployments", "list") in grants
 
 
 def test_a_viewer_and_the_page_read_no_secret_and_write_nothing(chart: Chart) -> None:

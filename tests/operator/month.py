@@ -290,9 +290,12 @@ class Month:
         objects = dict(self.fleet.guests[former].objects) if former else {}
         for key, each in objects.items():
             guest.put(key, each)
+        # In its pages Rancher imports a cluster under an id, and people know it by another name.
+        is_by_id = imported and self.chance.random() < 0.5
         self.fleet.add_guest(
             guest_id,
-            named=name,
+            named=guest_id if is_by_id else name,
+            called=name,
             workspace=workspace,
             is_served=is_served or self.has_demand,
             imported=imported,
@@ -317,6 +320,7 @@ class Month:
             found["metadata"]["name"],
             found["metadata"]["namespace"],
         )
+        called = self.fleet.memory.objects[CLUSTERS, "", guest_id]["spec"]["displayName"]
         machines = found["spec"].get("rkeConfig")
         imported, custom = machines is None, machines == NO_MACHINES
         self.oracle.note_left(guest_id, lives_on=imported or custom)
@@ -327,7 +331,7 @@ class Month:
         is_again = (imported or custom) and self.chance.random() < 0.7
         add = partial(
             self._add_again,
-            name,
+            called,
             workspace if self.chance.random() < 0.7 else self.chance.choice(WORKSPACES),
             is_served=self.chance.random() < 0.5,
             imported=imported if is_again else self.chance.random() < 0.2,

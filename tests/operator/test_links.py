@@ -143,6 +143,20 @@ async def test_guest_clusters_with_one_cause_are_noted_as_one_problem() -> None:
     assert problem["guests"] == [A, B]
 
 
+async def test_no_guest_cluster_is_left_out_if_each_has_a_cause_of_its_own() -> None:
+    fleet = Fleet()
+    guest_ids = [f"c-m-{number:02}" for number in range(40)]
+    for each in guest_ids:
+        fleet.add_guest(each)
+        fleet.put_on_harvester(each, "hv1")
+        fleet.memory.remove(("harvesterconfigs", WORKSPACE, f"nodes-{each}"))
+    await fleet.start()
+    await fleet.pass_time(MINUTE)
+    problems = fleet.problems_on_lease()
+    assert sorted(guest for each in problems for guest in each["guests"]) == guest_ids
+    assert len(problems) == 16
+
+
 async def test_an_address_that_is_held_stays_when_its_harvester_is_registered_again() -> None:
     fleet = build()
     await fleet.start()
