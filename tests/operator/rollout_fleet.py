@@ -29,6 +29,8 @@ VISITS_A_SECOND = 2.4
 HELM_SECONDS = 5.0
 DEAD_HELM_SECONDS = 330.0
 FIRST_LOOK_SECONDS = 300.0
+LEASE_SECONDS = 20.0
+"""How long after a change the last Lease of the former kube-vip is live."""
 BOOT_SECONDS = 20.0
 VERDICT_SECONDS = 120.0
 """How long after a deadline a leader can take to decide, and another one to take over."""
@@ -115,6 +117,12 @@ class ModelGuest:
     """Since when the pods of a role are ready, by the time of the guest cluster."""
     bad: set[str] = field(default_factory=set)
     """Digests whose pods never get ready here."""
+    dark: set[str] = field(default_factory=set)
+    """Digests with which kube-vip is ready here and takes no address over."""
+    announces: bool = True
+    """Whether Services with endpoints use its addresses, and kube-vip announced them."""
+    was_dark: bool = False
+    """Whether its addresses are announced no more since before helm came."""
     refused: dict[str, str] = field(default_factory=dict)
     """Digests that helm cannot install here: "absent" leaves no revision, "failed" leaves one that is not deployed."""
     silenced_by: str = ""
@@ -176,6 +184,16 @@ class ModelGuest:
         if self.lies:
             return min(ages, default=0.0) if self.lies == "ready" else 0.0
         return min(self._ready_seconds(role, now) for role in ROLES)
+
+    def dark_since(self, now: float) -> float | None:
+        """Return when its addresses were announced last that are not any more; None if there is none."""
+        newest = self.current(ROLES[0])
+        if not self.announces or not self.is_reachable:
+            return None
+        if self.was_dark:
+            return 0.0
+        gone = newest.at + LEASE_SECONDS if newest is not None and newest.digest in self.dark else now + 1.0
+        return gone if gone <= now else None
 
     def is_sound(self, now: float) -> bool:
         if self.lies == "ready":
@@ -331,7 +349,7 @@ class PlanLeader:
     def __init__(self, kept: Rollout | None, guests: Mapping[str, ModelGuest], now: float) -> None:
         self.kept, self.guests = kept, guests
         self.progress = Progress(since=now)
-        self.visited: dict[str, tuple[float, tuple[Release, ...]]] = {}
+        self.visited: dict[str, tuple[float, tuple[Release, ...], float | None]] = {}
         self.turns: dict[str, tuple[str, float]] = {}
         self.began_at = now
         self.next: tuple[Rollout | None, Progress] = (kept, self.progress)
@@ -357,7 +375,8 @@ class PlanLeader:
 
     def note(self, guest: ModelGuest, now: float) -> None:
         with_pods = self.is_admitted(guest.name)
-        self.visited[guest.name] = (now, guest.show_releases(now, with_pods=with_pods))
+        shown = guest.show_releases(now, with_pods=with_pods)
+        self.visited[guest.name] = (now, shown, guest.dark_since(now))
 
     def note_turn(self, guest: ModelGuest, target: str, now: float) -> None:
         own = guest.own(target)
@@ -368,7 +387,8 @@ class PlanLeader:
         if self.kept is None:
             return ReleaseGoal()
         target, stable = self.kept.target.name, _name(self.kept.stable)
-        member = self._look(guest, now, guest.show_releases(now, with_pods=False), target, stable)
+        shown, dark = guest.show_releases(now, with_pods=False), guest.dark_since(now)
+        member = self._look(guest, now, shown, dark, target, stable)
         policy = options.policy
         progress = replace(self.progress, is_blocked=policy.is_blocked, has_stable=policy.has_stable)
         return decide_goal(guest.name, member, self.kept, progress, policy.settings)
@@ -381,6 +401,7 @@ class PlanLeader:
         guest: ModelGuest,
         visited_at: float | None,
         releases: tuple[Release, ...],
+        dark_since: float | None,
         target: str,
         stable: str,
     ) -> Member:
@@ -393,12 +414,13 @@ class PlanLeader:
             visited_at=visited_at,
             taken_up_at=at if own == guest.own(target) else None,
             is_eligible=guest.is_open,
+            dark_since=dark_since,
             is_canary=guest.is_canary,
         )
 
     def _fleet(self, target: str, stable: str, now: float) -> dict[str, Member]:
         is_late = now - self.began_at >= FIRST_LOOK_SECONDS
-        nothing = (now if is_late else None, ())
+        nothing = (now if is_late else None, (), None)
         return {
             name: self._look(guest, *self.visited.get(name, nothing), target, stable)
             for name, guest in self.guests.items()
@@ -641,7 +663,9 @@ class World:
     def _shows_success(self, guest: ModelGuest) -> bool:
         soak = self.options.policy.soak_seconds
         is_ready = guest.is_sound(self.now) and guest.ready_seconds(self.now) >= soak
-        return guest.is_at(self.epoch.target) and is_ready
+        dark_since, began_at = guest.dark_since(self.now), self.epoch.touched.get(guest.name, 0.0)
+        is_dark = dark_since is not None and dark_since >= began_at
+        return guest.is_at(self.epoch.target) and is_ready and not is_dark
 
     def _shows_filled(self, guest: ModelGuest) -> bool:
         is_ready = (

@@ -39,6 +39,14 @@ def change(world: World, target: str, *, bad: bool = False) -> None:
             guest.bad.add(digests_of(target)[ROLES[0]])
 
 
+def darken(world: World, target: str, **fields: bool) -> None:
+    """Have kube-vips that take no address over with a target, in guest clusters with these fields."""
+    for guest in world.guests.values():
+        guest.dark.add(digests_of(target)[ROLES[0]])
+        for name, value in fields.items():
+            setattr(guest, name, value)
+
+
 def set_policy(world: World, **policy: object) -> None:
     world.options = replace(world.options, policy=replace(world.options.policy, **policy))  # type: ignore[arg-type]
 
@@ -68,6 +76,31 @@ def test_a_bad_target_reaches_the_canaries_alone_whoever_leads(after: int) -> No
     finish(world, Phase.STOPPED)
     assert world.at("A") == set(world.guests)
     assert len(world.got("B")) == 2
+
+
+@pytest.mark.parametrize("after", [0, 20, 60, 130, 300, 610])
+def test_a_target_with_which_kube_vip_takes_nothing_over_stops_at_the_canaries_whoever_leads(
+    after: int,
+) -> None:
+    world = settled()
+    darken(world, "B")
+    change(world, "B")
+    world.run(after)
+    if after:
+        world.kill_leader()
+    finish(world, Phase.STOPPED)
+    assert world.at("A") == set(world.guests)
+    assert len(world.got("B")) == 2
+
+
+@pytest.mark.parametrize("state", [{"announces": False}, {"was_dark": True}])
+def test_addresses_that_are_not_used_or_were_dark_before_stop_no_rollout(state: dict[str, bool]) -> None:
+    """A Service without endpoints, an interface that no node has, or a kube-vip that was dead before."""
+    world = settled()
+    darken(world, "B", **state)
+    change(world, "B")
+    finish(world, Phase.COMPLETED)
+    assert world.at("B") == set(world.guests)
 
 
 def test_most_of_the_fleet_is_out_of_reach_when_the_canaries_have_succeeded() -> None:
@@ -518,6 +551,16 @@ def refuse(guests: list[ModelGuest], chance: random.Random) -> None:
             guest.refused = {digest: chance.choice(["absent", "failed"])}
 
 
+def have_dark_ones(guests: list[ModelGuest], chance: random.Random) -> None:
+    """Have some guest clusters whose addresses are announced no more with some target, are not used, or were dark."""
+    if chance.random() < 0.5:
+        return
+    digest, share = chance.choice(["A", "B", "B", "B+x1"]), chance.choice([0.1, 0.5, 1.0])
+    for guest in guests:
+        guest.dark |= {digest} if chance.random() < share else set()
+        guest.announces, guest.was_dark = chance.random() > 0.2, chance.random() < 0.1
+
+
 TROUBLES = (
     *("is_reachable", "is_reachable", "is_reachable", "is_paused", "has_floating_ip", "is_sick"),
     *("is_locked", "has_other_kube_vip"),
@@ -580,6 +623,7 @@ def test_schedules(seed: int) -> None:
     )
     fleet = build_fleet(chance)
     refuse(fleet, random.Random(f"refused {seed}"))
+    have_dark_ones(fleet, random.Random(f"dark {seed}"))
     world = World(fleet, policy=policy, helms=chance.choice([1, 2, 4]), seed=seed)
     world.kill_at = {
         number: chance.choice(["before", "after"]) for number in range(1, 60) if chance.random() < 0.2

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 SERVICE = "/api/v1/namespaces/default/services/web"
 SLICE = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-OTHER = "10.0.0.11"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/plndr-svcs-lock"
 TOLD_SECONDS = 120.0
 
 
@@ -49,6 +49,9 @@ async def wire(bench: GuestBench, tmp_path: Path) -> AsyncIterator[Wire]:
         await serve(bench)
         await until_announced(bench, wire, "True", "Announced")
         yield wire
+    for path in (SERVICE, f"{SLICE}/web-1", LEASE):
+        if await bench.client.find(path) is not None:
+            await bench.client.delete(path)
 
 
 async def serve(bench: GuestBench, **annotations: str) -> None:
@@ -106,7 +109,7 @@ async def test_an_address_that_a_node_announces_is_on_that_node(bench: GuestBenc
 
 async def test_a_takeover_by_another_node_shows_no_fault(bench: GuestBench, wire: Wire) -> None:
     (former,) = wire.nodes_of(ADDRESS)
-    wire.programs[former].terminate()
+    wire.end(former)
     seen = set()
     for _ in range(40):
         seen.add(announced(bench))
@@ -118,7 +121,7 @@ async def test_a_takeover_by_another_node_shows_no_fault(bench: GuestBench, wire
 
 async def test_no_kube_vip_that_runs_is_told_and_the_remedy_works(bench: GuestBench, wire: Wire) -> None:
     for node in NODES:
-        wire.programs[node].terminate()
+        wire.end(node)
     await until_announced(bench, wire, "False", "NoLeader")
     assert wire.nodes_of(ADDRESS) == []
     assert bench.fleet.status(bench.guest_id)["lastAnnounced"]

@@ -6,6 +6,7 @@ one; the environment variable KUBE_VIP names another program.
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from localfleet.controlplane import ControlPlane
 
 NODES = ("n1", "n2")
 _ADDRESSES = {"n1": "10.77.0.1/24", "n2": "10.77.0.2/24"}
+_NUMBERS = itertools.count()
 _GATEWAY = "10.77.0.254"
 _MODE = {
     "vip_arp": "true",
@@ -96,9 +98,9 @@ class Wire:
         )
         log.close()
 
-    def kill(self, node: str) -> None:
-        """End kube-vip as SIGKILL does."""
-        self.programs[node].kill()
+    def end(self, node: str) -> None:
+        """End kube-vip as SIGTERM does."""
+        self.programs[node].terminate()
         self.programs[node].wait()
 
     def stop(self) -> None:
@@ -117,7 +119,8 @@ class Wire:
 @asynccontextmanager
 async def open_wire(plane: ControlPlane, folder: Path) -> AsyncIterator[Wire]:
     """Make both nodes, from which the API server of `plane` can be reached."""
-    prefix = f"fip{os.getpid() % 100000}"
+    # A namespace that is deleted keeps its interfaces for a moment: each wire has names of its own.
+    prefix = f"f{os.getpid() % 100000}{next(_NUMBERS)}"
     bridge = f"{prefix}br"
     try:
         _ip("link", "add", bridge, "type", "bridge")
