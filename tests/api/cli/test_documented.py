@@ -32,6 +32,7 @@ ELSEWHERE = (
     r"cosign |jq ",  # the files of a release
     # There is no kubelet here, and no monitoring.
     r"kubectl .*(exec|port-forward|logs|servicemonitor|rollout (status|restart)| run )",
+    r"kubectl .*patch service .*externalTrafficPolicy",  # the Service here is no LoadBalancer
     r"kubectl .*(scale|delete deployment) ",  # kube-fip-operator is not here: tests/api/test_predecessor.py
     r"kubectl .*fipop-system",  # tests/api/test_moving.py
     r"kubectl .*out/fipop\.yaml",  # tests/api/test_chart_install.py
