@@ -166,7 +166,11 @@ def _build_management(
 
 def build_management_conditions(*, connected: bool, provisioned: bool, at: str) -> list[Manifest]:
     """The conditions of a management Cluster whose agent has called; `at` moves with every ping."""
-    made: Manifest = {"type": "Provisioned", "status": "True" if provisioned else "Unknown"}
+    made: Manifest = {
+        "type": "Provisioned",
+        "status": "True" if provisioned else "Unknown",
+        "lastUpdateTime": at,
+    }
     ping: Manifest = {"type": "Connected", "status": "True", "lastUpdateTime": at}
     ready: Manifest = {"type": "Ready", "status": "True"}
     if not connected:

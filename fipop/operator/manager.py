@@ -294,6 +294,10 @@ class Manager:
         guest_ids = {each.cluster_name for each in self.inventory.clusters.all() if each.cluster_name}
         readable = set(filter(self.guests.is_readable, guest_ids))
         known = set(filter(self.handover.knows, readable))
+        logger.info(
+            "Reading guest clusters before new addresses are assigned",
+            extra={"awaited": len(readable - known), "known": len(known)},
+        )
         self.gate.wait_for(readable - known, known=known)
         for guest_id in sorted(guest_ids):
             visit = request_routine_visit(guest_id) if guest_id in known else request_visit(guest_id)
