@@ -72,8 +72,8 @@ def _is_pinned(entry: Override, pinned: Override) -> bool:
 def build_stable_options(rollout: Rollout, settings: Settings, *, is_whole: bool = False) -> dict[str, str]:
     """Return the options that ask for the stable target again, which there must be; `is_whole`: all of them.
 
-    Else `settings` must ask for the target of the rollout, and an option is left out that asks for the same with both. A
-    digest is there only if the option has one now: it would outlive the next version.
+    Else `settings` must ask for the target of the rollout, and an option is left out that asks for the same with both.
+    A digest is there only if the option has one now: it would outlive the next version.
     """
     stable, data, found = rollout.stable, settings_data(settings), dict[str, str]()
     assert stable is not None, "without a stable target there is nothing to return to"
