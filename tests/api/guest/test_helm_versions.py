@@ -16,7 +16,6 @@ from localfleet.harvester_guest import DAEMON_SET
 from localfleet.rancher_steps import delete
 from localfleet.waiting import eventually
 from tests.api.guest.guest_bench import GOOD_VALUES, OTHER_VALUES, PATIENCE_SECONDS, TOKEN, GuestBench
-from tests.api.guest.test_releases import install_as_predecessor
 
 pytestmark = pytest.mark.xdist_group("guest")
 
@@ -108,6 +107,17 @@ async def test_both_leave_the_same_objects_behind(bench: GuestBench, helms: dict
         bench.opt_in(**{names.LABEL_OPT_IN: "false", names.LABEL_REMOVE: "true"})
         await bench.until(lambda: not bench.releases())
     assert seen[0] == seen[1]
+
+
+async def install_as_predecessor(bench: GuestBench, archives: dict[str, Path]) -> None:
+    """As kube-fip-operator did: the admin's values and `nameOverride`, no labels."""
+    tolerations = '[{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"}]'
+    for name, version, values in (
+        ("kube-vip", "0.11.0", f'env={{"vip_interface":"eth0"}},tolerations={tolerations}'),
+        ("kube-vip-cloud-provider", "0.2.10", "replicasCount=1"),
+    ):
+        given = f'{values},nameOverride="{name}"'
+        await bench.helm("install", name, archives[f"{name}-{version}"], "-n", "kube-system", values=given)
 
 
 async def test_releases_of_the_predecessor_are_taken_over_without_an_upgrade(

@@ -1,25 +1,18 @@
 """Releases in a real guest cluster by real helm: installed, kept, upgraded, taken over, repaired, removed."""
 
-from pathlib import Path
-
 import pytest
 
-from fipop.api import names
-from localfleet.harvester_guest import DAEMON_SET, install_harvester_kube_vip
+from localfleet.harvester_guest import DAEMON_SET
 from localfleet.waiting import eventually
 from tests.api.guest.guest_bench import (
     ADDRESS,
     GOOD_VALUES,
     OTHER_VALUES,
-    PARKED_LABEL,
     PATIENCE_SECONDS,
     GuestBench,
 )
 
 pytestmark = pytest.mark.xdist_group("guest")
-
-PLACE = ("-n", "kube-system")
-PROVIDER = "kube-vip-cloud-provider"
 
 
 async def test_both_releases_are_installed_and_a_quiet_visit_is_five_requests_without_a_write(
@@ -87,39 +80,6 @@ async def test_a_namespace_is_made_for_a_guest_cluster_without_a_release(bench: 
     assert not await bench.data()
 
 
-async def install_as_predecessor(bench: GuestBench, archives: dict[str, Path]) -> None:
-    """As kube-fip-operator did: the admin's values and `nameOverride`, no labels."""
-    tolerations = '[{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"}]'
-    for name, version, values in (
-        ("kube-vip", "0.11.0", f'env={{"vip_interface":"eth0"}},tolerations={tolerations}'),
-        (PROVIDER, "0.2.10", "replicasCount=1"),
-    ):
-        given = f'{values},nameOverride="{name}"'
-        await bench.helm("install", name, archives[f"{name}-{version}"], *PLACE, values=given)
-
-
-async def test_a_predecessors_releases_are_taken_over_without_an_upgrade(
-    bench: GuestBench, archives: dict[str, Path]
-) -> None:
-    await install_as_predecessor(bench, archives)
-    bench.opt_in()
-    await bench.until_ready()
-    await bench.visits(2)
-    assert bench.revisions() == [1, 1]
-    bench.set_options(kubevipChartValues=OTHER_VALUES)
-    await bench.until_revisions(2, 1)
-
-
-async def test_somebody_elses_release_of_the_wanted_name_is_left_alone(
-    bench: GuestBench, archives: dict[str, Path]
-) -> None:
-    await bench.helm("install", "kube-vip", archives["kube-vip-cloud-provider-0.2.9"], *PLACE)
-    bench.opt_in()
-    await bench.until_reason("ReleaseTaken")
-    assert len(await bench.secrets("kube-vip")) == 1
-    assert await bench.data() == {"cidr-global": f"{ADDRESS}/32"}, "its address is written all the same"
-
-
 async def test_what_helm_cannot_install_names_kind_name_and_field_and_other_values_are_tried_at_once(
     bench: GuestBench,
 ) -> None:
@@ -148,34 +108,4 @@ async def test_a_chart_that_cannot_be_rendered_is_quoted_on_the_options_without_
     assert not any("verysecret" in each for each in (*quoted(), bench.message()))
 
 
-async def test_withdrawing_the_opt_in_removes_nothing_and_two_labels_remove_both(bench: GuestBench) -> None:
-    before = await bench.of_helm()
-    bench.opt_in()
-    await bench.until_ready()
-    bench.opt_in(**{names.LABEL_OPT_IN: "false"})
-    await bench.visits(2)
-    assert len(await bench.secrets("kube-vip")) == 1
-    bench.opt_in(**{names.LABEL_OPT_IN: "false", names.LABEL_REMOVE: "true"})
-    await bench.until(lambda: not bench.releases())
-    assert await bench.of_helm() == before
-    assert (await bench.data())["cidr-global"] == f"{ADDRESS}/32", "its floating IP still serves it"
-
-
 # Harvester's own kube-vip
-
-
-async def test_harvesters_kube_vip_makes_room_and_serves_again_when_fipops_goes(bench: GuestBench) -> None:
-    await install_harvester_kube_vip(bench.client)
-    bench.opt_in()
-    await bench.until_ready()
-    assert await bench.client.find("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-vip-fipop")
-
-    async def is_parked() -> bool:
-        return await bench.selector() == {PARKED_LABEL: "true"}
-
-    await eventually(is_parked, seconds=PATIENCE_SECONDS, what="Harvester's kube-vip to be parked")
-    seen = await bench.visits(2)
-    assert not [each for each in seen if each.is_write]
-    bench.opt_in(**{names.LABEL_OPT_IN: "false", names.LABEL_REMOVE: "true"})
-    await bench.until(lambda: not bench.releases())
-    assert await bench.selector() == {}

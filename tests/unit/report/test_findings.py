@@ -162,6 +162,16 @@ def test_ranges_that_are_full_overlap_or_cannot_be_read() -> None:
     assert problems(ranges=[draining], reservations=[build_reservation("10.0.0.1")]) == {}
 
 
+def test_a_range_of_both_families_is_as_full_as_its_fullest() -> None:
+    dual = build_range("pool", "10.0.0.1-10.0.0.10,fd00::/64", clusterSelector=EVERY)
+    (found,) = [
+        each for each in findings(snapshot(ranges=[dual], reservations=held(10))) if each.reason == "Full"
+    ]
+    assert found.severity is Severity.CRITICAL
+    assert "10 of 10 IPv4" in found.message
+    assert problems(ranges=[dual], reservations=held(8)) == {}
+
+
 @pytest.mark.parametrize(
     ("pool", "spec", "cause"),
     [
