@@ -46,6 +46,8 @@ IN_FLIGHT_SECONDS = 20.0
 GATE_SECONDS = 60.0
 HANDED_OVER_SECONDS = 300.0
 """How old what a leader noted on the Lease is at most, for the next one to rely on it."""
+COUNT_SECONDS = 2.0
+"""A count of the ranges that began before a range was edited writes the status of the range as it is then."""
 ONE_VISIT_SECONDS = 15.0
 """Answers of one visit are not further apart."""
 TAKEN_SECONDS = 75.0
@@ -297,7 +299,7 @@ class Oracle:
             self.handed_over.pop(OPERATOR.get(), None)
             found = _read_handed_over(commit.before)
             if found and found.at > max(
-                self.ranges_changed_at, self.restored_at, _now() - HANDED_OVER_SECONDS
+                self.ranges_changed_at - COUNT_SECONDS, self.restored_at, _now() - HANDED_OVER_SECONDS
             ):
                 self.handed_over[OPERATOR.get()] = found
 
