@@ -76,6 +76,13 @@ class Gate:
         return frozenset(self._late if self.is_open else self.awaited | self._late)
 
     @property
+    def blocking(self) -> frozenset[str]:
+        """The guest clusters for which all new addresses wait."""
+        return frozenset(
+            (set() if self.is_open else self.awaited) | (self.untried if self._is_outdated else set())
+        )
+
+    @property
     def has_tried_all(self) -> bool:
         """Whether new addresses are assigned by what this process read itself."""
         return self.is_open and not self.untried

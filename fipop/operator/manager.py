@@ -336,10 +336,10 @@ class Manager:
         }
 
     def _describe_waits(self) -> str:
-        """Return which guest clusters new addresses wait for; "" if they do not."""
-        if self.gate.is_open or not self.gate.awaited:
+        """Return which guest clusters all new addresses wait for; "" if they do not."""
+        found = sorted(self.gate.blocking)
+        if not found:
             return ""
-        found = sorted(self.gate.awaited)
         more = f" and {len(found) - MAX_WAITS} more" if len(found) > MAX_WAITS else ""
         shown = ", ".join(found[:MAX_WAITS])
         return f"No new addresses are assigned until these report theirs: {shown}{more}."

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from random import Random
 
 from fipop.api import names
-from tests.harness.api_in_memory import Json
+from tests.harness.api_in_memory import Commit, Json
 from tests.harness.crashes import crashes
 from tests.harness.fleet import Fleet, services_of
 from tests.harness.history import FLOATING_IPS, RANGES, RESERVATIONS
 from tests.harness.invariants.rest import unmatched, waiting_in_vain
-from tests.harness.stored import condition, is_held, of_kind, owner_of, slot_of, slots_named_by
+from tests.harness.stored import canonical, condition, is_held, of_kind, owner_of, slot_of, slots_named_by
 from tests.harness.virtual_time import run_virtually
 
 GUESTS = ("c-m-a", "c-m-b", "c-m-c")
@@ -51,6 +51,8 @@ class World:
     spaces: dict[str, str] = field(default_factory=dict)
     """The address space of each range, also of one that is made again."""
     problems: list[str] = field(default_factory=list)
+    has_lease: bool = False
+    """Whether one operator hands over to the next by the Lease."""
 
     async def live(self) -> list[str]:
         """Run one world to its end; return what was wrong at a rest."""
@@ -66,10 +68,34 @@ class World:
             self.fleet.add_guest(guest_id, is_served=self.chance.random() < 0.5, labels=labels)
         for name in NAMES[:2]:
             self._make_range(name)
-        await self.fleet.start(leader_election=False)
+        self.fleet.memory.listeners.append(self._judge_reported)
+        self.has_lease = self.chance.random() < 0.5
+        await self.fleet.start(leader_election=self.has_lease)
 
     async def _edit(self) -> None:
         """Do one thing, and let the operator act on it, as long as it may."""
+        self._act()
+        draw = self.chance.random()
+        if draw < 0.6:
+            await self.fleet.settle()
+        if draw < 0.1:
+            await self.fleet.pass_time(self.chance.choice((1.0, 10.0, 90.0)))
+        elif draw < 0.18:
+            await self._change_leader()
+
+    async def _change_leader(self) -> None:
+        """End the operator, and start another one; things happen in between, and before it has read everything."""
+        is_stopped = self.chance.random() < 0.5
+        await (self.fleet.stop() if is_stopped else self.fleet.kill())
+        for _ in range(self.chance.choice((0, 0, 1, 3))):
+            self._act()
+        seconds = self.chance.choice((1.0, 3.0, 10.0))
+        if self.has_lease and not is_stopped:
+            seconds += 17.0  # until the Lease is over
+        await self.fleet.start(leader_election=self.has_lease, seconds=seconds)
+
+    def _act(self) -> None:
+        """Do one thing."""
         acts = (
             *(self._ask,) * 5,
             *(self._change,) * 6,
@@ -79,28 +105,23 @@ class World:
             self._remove_reservation,
             self._label,
             self._silence,
+            self._connect,
         )
         self.chance.choice(acts)()
-        draw = self.chance.random()
-        if draw < 0.6:
-            await self.fleet.settle()
-        if draw < 0.1:
-            await self.fleet.pass_time(self.chance.choice((1.0, 10.0, 90.0)))
-        elif draw < 0.14:
-            await self.fleet.restart(leader_election=False)
 
     async def _rest(self) -> list[str]:
         """Let everything come to rest; return what is wrong then."""
         fleet = self.fleet
         for guest in fleet.guests.values():
             guest.silent = False
+            fleet.connect(guest.id)
         # The end of one quarantine can be what another one waits for.
         await fleet.pass_time(2 * REST_SECONDS)
         before, version = self._plain(), fleet.memory.version
         await fleet.pass_time(REST_SECONDS)
         if written := fleet.commits_since(version):
             self.problems.append(f"a quiet fleet is written: {[each.key for each in written[:3]]}")
-        await fleet.restart(leader_election=False, seconds=60)
+        await fleet.restart(leader_election=self.has_lease, seconds=60)
         if (after := self._plain()) != before:
             self.problems.append(f"a fresh operator finds {_difference(before, after)}")
         used = {each.id: services_of(each) for each in fleet.guests.values()}
@@ -110,6 +131,24 @@ class World:
             *unmatched(fleet.memory.objects),
             *waiting_in_vain(fleet.memory.objects, used),
         ]
+
+    def _judge_reported(self, commit: Commit) -> None:
+        """Judge a new reservation: what the status of a range shows of a guest cluster goes to no other one."""
+        if commit.key[0] != RESERVATIONS or commit.before is not None or commit.obj is None:
+            return
+        (space, text), owner = slot_of(commit.obj), owner_of(commit.obj)
+        floating_ip = self.fleet.memory.objects.get((FLOATING_IPS, *owner)) or {}
+        if (space, text) in slots_named_by(floating_ip):
+            return  # it has it already: its reservation was deleted
+        for found in of_kind(self.fleet.memory.objects, RANGES):
+            if found["spec"].get("addressSpace", SPACES[0]) != space:
+                continue
+            for entry in (found.get("status") or {}).get("reported") or ():
+                user = self.fleet.guests[entry["guest"]]
+                if entry["guest"] != owner[0] and canonical(entry["address"]) == text in services_of(user):
+                    self.problems.append(
+                        f"{text} goes to {owner}, and range {found['metadata']['name']} shows it"
+                    )
 
     def _plain(self) -> dict[object, object]:
         """Return what counts of every object: who holds what, which address each names, and whether it was refused."""
@@ -204,6 +243,15 @@ class World:
 
     def _silence(self) -> None:
         guest = self.fleet.guests[self.chance.choice(GUESTS)]
+        guest.silent = not guest.silent
+
+    def _connect(self) -> None:
+        """Have the agent of a guest cluster lose Rancher, or find it again."""
+        guest = self.fleet.guests[self.chance.choice(GUESTS)]
+        if guest.silent:
+            self.fleet.connect(guest.id)
+        else:
+            self.fleet.disconnect(guest.id)
         guest.silent = not guest.silent
 
     def _remove_reservation(self) -> None:

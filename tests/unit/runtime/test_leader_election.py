@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -11,7 +12,7 @@ import pytest
 from fipop.errors import StartError
 from fipop.interfaces import ApiRequest
 from fipop.kube.client import KubeClient
-from fipop.runtime.leader_election import LeaderElector, LeaseTimes
+from fipop.runtime.leader_election import Annotate, LeaderElector, LeaseTimes
 from tests.harness.api_in_memory import ApiInMemory, Json, Link
 from tests.harness.virtual_time import in_virtual_time
 
@@ -38,6 +39,7 @@ class Replica:
     starts: list[float] = field(default_factory=list)
     stops: list[float] = field(default_factory=list)
     told: dict[str, str] = field(default_factory=dict)
+    annotate: Annotate | None = None
 
     def __post_init__(self) -> None:
         self.link = Link(self.server)
@@ -48,7 +50,7 @@ class Replica:
             identity=self.name,
             random=Random(1),
             clock=lambda: now() + self.slept,
-            annotate=lambda _found, _is_as_written: self.told,
+            annotate=self.annotate or (lambda _found, _is_as_written: self.told),
             end=self._end,
         )
 
@@ -235,6 +237,32 @@ async def test_an_edit_of_the_lease_costs_nobody_the_lead_and_is_kept() -> None:
     server.remove(KEY)
     await asyncio.sleep(60)
     assert (len(first.starts), first.is_working) == (1, True)
+
+
+@in_virtual_time
+async def test_what_a_holder_adds_depends_on_whether_the_lease_is_as_it_wrote_it() -> None:
+    """Not as an edit or a backup left it; a lost answer changes nothing."""
+    server = build_server()
+    seen: list[tuple[str, bool]] = []
+
+    def annotate(found: Mapping[str, str], is_as_written: bool) -> dict[str, str]:
+        seen.append((found.get("number", ""), is_as_written))
+        return {"number": str(len(seen)), "gone": ""}
+
+    first = Replica(server, "first", annotate=annotate)
+    first.start()
+    await asyncio.sleep(5)
+    assert seen == [("", False), ("1", True), ("2", True)]
+    first.link.lost["replace"] = 1
+    await asyncio.sleep(4)
+    assert {is_as_written for _, is_as_written in seen[1:]} == {True}
+    lease = server.objects[KEY]
+    server.put(KEY, {**lease, "metadata": {**lease["metadata"], "annotations": {"number": "0", "gone": "x"}}})
+    await asyncio.sleep(3)
+    assert ("0", False) in seen
+    assert server.objects[KEY]["metadata"]["annotations"] == {"number": str(len(seen))}
+    await first.stop()
+    assert seen[-1] == (str(len(seen) - 1), True)
 
 
 @in_virtual_time
