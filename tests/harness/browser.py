@@ -93,8 +93,8 @@ class Tab:
         )
 
     async def screenshot(self, path: Path) -> None:
-        """Write what is seen as a PNG."""
-        found = await self.call("Page.captureScreenshot", format="png")
+        """Write what is seen, in the format that the name of the file ends with."""
+        found = await self.call("Page.captureScreenshot", format=path.suffix[1:], quality=70)
         await asyncio.to_thread(path.write_bytes, base64.b64decode(found["data"]))
 
     async def listen(self) -> None:

@@ -142,9 +142,9 @@ def test_each_guest_cluster_has_a_row_with_its_part_and_many_alike_are_counted(
 def test_status_says_what_the_rollout_waits_for_and_how_to_go_back(
     run: Callable[..., Any], link: Link
 ) -> None:
-    show(link, replace(STOPPED, phase=Phase.PROGRESSING, reason=""), waits="1 of at most 2 are under way.")
+    show(link, replace(STOPPED, phase=Phase.PROGRESSING, reason=""), waits="Under way: 1 of at most 2.")
     result = run("status")
-    assert (result.exit_code, "Waits: 1 of at most 2 are under way." in result.stdout) == (0, True)
+    assert (result.exit_code, "Waits: Under way: 1 of at most 2." in result.stdout) == (0, True)
     assert "run fipop rollout undo." in result.stdout
     show(link, Rollout(target=TARGET, stable=TARGET, phase=Phase.COMPLETED))
     assert "undo" not in run("status").stdout

@@ -15,6 +15,7 @@ from tests.harness.documentation import DOCS
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import OTHER, TARGET
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
+from tests.unit.report.unhappy_week import build_unhappy_week
 
 UNKNOWN_TYPE = "FromTomorrow"
 SINCE = "2026-02-28T12:00:00Z"
@@ -167,6 +168,7 @@ FLEETS: dict[str, Snapshot] = {
     "conditions": CONDITIONS,
     "addresses": ADDRESSES,
     **PHASES,
+    "an unhappy week": build_unhappy_week(),
     "nothing": snapshot(),
     "range that changed": snapshot(
         ranges=[
