@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from fipop.addresses.in_use import Uses
-from fipop.api.conditions import Finding
+from fipop.api.conditions import ConditionContent
 from fipop.api.objects import ReleaseStatus
 from fipop.helm.charts import Role
 from fipop.rancher.matching import Guest
@@ -24,12 +24,12 @@ class GuestObservation:
 
     reachable: bool | None
     """None while Rancher makes a new guest cluster."""
-    unreachable: Finding | None = None
+    unreachable: ConditionContent | None = None
     """Holds for all floating IPs, if it is there."""
-    configured: Mapping[FloatingIPName, Finding] = field(default_factory=dict)
+    configured: Mapping[FloatingIPName, ConditionContent] = field(default_factory=dict)
     served: Mapping[FloatingIPName, tuple[str, ...]] = field(default_factory=dict)
     """The addresses of each floating IP that the ConfigMap was written for."""
-    conditions: Mapping[Role, Finding] = field(default_factory=dict)
+    conditions: Mapping[Role, ConditionContent] = field(default_factory=dict)
     """The releases; empty if fipop keeps none there."""
     releases: tuple[ReleaseStatus, ...] | None = None
     """None if they were not seen."""
@@ -90,7 +90,7 @@ class GuestRecords(Generic[R_co]):
         self._records.pop(guest_id, None)
 
 
-class GuestDirectory(Protocol):
+class GuestLookup(Protocol):
     """What is known of guest clusters beyond the stores and their records."""
 
     def has_nothing(self, guest_id: str) -> bool:

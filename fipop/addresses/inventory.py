@@ -39,7 +39,7 @@ from fipop.api.objects import (
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError, UnreadableSpecError
 from fipop.ipam.pool import parse_pool
-from fipop.ipam.ranges import Range, RangeTable, RangeUsage, Usage
+from fipop.ipam.ranges import AddressCounts, Range, RangeTable, RangeUsage
 from fipop.jsons import JsonView
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
 from fipop.rancher.links import Links, choose_cluster, resolve_cached
@@ -424,13 +424,13 @@ class _Tally:
         else:
             self.quarantined += 1
 
-    def usage(self) -> Usage:
+    def usage(self) -> AddressCounts:
         free = self.assigned - self.used - self.quarantined - self.foreign
-        return Usage(self.used, free, self.quarantined, self.named - self.used - self.quarantined)
+        return AddressCounts(self.used, free, self.quarantined, self.named - self.used - self.quarantined)
 
 
-def _sum_up(ipv4: Usage, ipv6: Usage) -> RangeUsage:
-    return RangeUsage(Usage(*map(sum, zip(ipv4, ipv6, strict=True))), ipv4, ipv6)
+def _sum_up(ipv4: AddressCounts, ipv6: AddressCounts) -> RangeUsage:
+    return RangeUsage(AddressCounts(*map(sum, zip(ipv4, ipv6, strict=True))), ipv4, ipv6)
 
 
 def is_respecified(old: FloatingIPRange | None, new: FloatingIPRange | None) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from fipop.addresses.claims import address_of, names_address
-from fipop.addresses.guests import GuestDirectory
+from fipop.addresses.guests import GuestLookup
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.request import describe_user
 from fipop.addresses.reservations import ReservationStore, TakenError
@@ -47,7 +47,7 @@ class QuarantineReconciler:
     client: KubeClient
     inventory: Inventory
     reservations: ReservationStore
-    guests: GuestDirectory
+    guests: GuestLookup
     queues: WorkQueues
 
     def watches(self, event: Event) -> Iterator[Request]:

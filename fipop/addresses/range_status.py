@@ -76,7 +76,7 @@ def build_conditions(
             unknown,
         )
         message = " ".join(filter(None, notes))
-    message = " ".join((message, *found.oddities))
+    message = " ".join((message, *found.spelling_warnings))
     ready = Condition(type=ConditionType.READY, status=status, reason=reason, message=message)
     conflict = Condition(
         type=ConditionType.CONFLICT,

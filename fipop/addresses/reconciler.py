@@ -11,7 +11,7 @@ from datetime import datetime
 from fipop.addresses.claims import Claim, names_address, slots_named_by
 from fipop.addresses.decision import Decision, DecisionView, decide
 from fipop.addresses.gate import Gate
-from fipop.addresses.guests import GuestDirectory
+from fipop.addresses.guests import GuestLookup
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_selection import describe_mismatch
 from fipop.addresses.reports import News
@@ -57,7 +57,7 @@ class FloatingIPReconciler:
 
     client: KubeClient
     inventory: Inventory
-    guests: GuestDirectory
+    guests: GuestLookup
     gate: Gate
     ours_since: Callable[[], datetime | None]
     """Returns when fipop came to this cluster; None if that is not known."""

@@ -11,7 +11,7 @@ from fipop.addresses.guests import LEAVING, GuestObservation
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.request import Blocker
 from fipop.api import names
-from fipop.api.conditions import Condition, ConditionType, Finding, Verdict, merge_conditions
+from fipop.api.conditions import Condition, ConditionContent, ConditionType, Verdict, merge_conditions
 from fipop.api.objects import (
     FloatingIP,
     FloatingIPStatus,
@@ -21,22 +21,24 @@ from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.helm.charts import Role
 from fipop.ipam.addresses import format_address
 
-PENDING = Finding(
+PENDING = ConditionContent(
     verdict=Verdict.UNKNOWN,
     reason="Pending",
     message="The FloatingIP waits for the reconciliation of its guest cluster.",
 )
-UNTOLD = Finding(
+UNTOLD = ConditionContent(
     verdict=Verdict.UNKNOWN,
     reason="Pending",
     message="ConfigMap kubevip does not have the address yet.",
 )
-PAUSED = Finding(
+PAUSED = ConditionContent(
     verdict=Verdict.UNKNOWN,
     reason="Paused",
     message=f"Reconciliation is paused by the annotation {names.ANNOTATION_PAUSED}. Remove it to continue.",
 )
-GOING = Finding(verdict=Verdict.UNKNOWN, reason=LEAVING, message="Rancher is removing the guest cluster.")
+GOING = ConditionContent(
+    verdict=Verdict.UNKNOWN, reason=LEAVING, message="Rancher is removing the guest cluster."
+)
 NO_ADDRESS = Blocker(reason="NoAddress", message="The FloatingIP has no address yet.")
 CONFLICT = "AddressConflict"
 RELEASE_CONDITIONS = {
@@ -77,7 +79,10 @@ class StatusBuilder:
             about_guest = [GOING.to_condition(ConditionType.GUEST_CONFIGURED)]
             guest = replace(guest, reachable=None) if guest is not None else None
         allocated = _allocated(addresses, decision.blockers)
-        odd = (*floating_ip.oddities, *(binding.cluster.oddities if binding.cluster is not None else ()))
+        odd = (
+            *floating_ip.spelling_warnings,
+            *(binding.cluster.spelling_warnings if binding.cluster is not None else ()),
+        )
         conditions = [replace(allocated, message=" ".join((allocated.message, *odd))), *about_guest]
         conditions.insert(0, _ready(conditions))
         before, follows_services = floating_ip.status, record is not None and record.follows_services
@@ -163,9 +168,9 @@ def _about_guest(
 ) -> list[Condition]:
     blocker = binding.blocker or (None if addresses else NO_ADDRESS)
     if blocker is not None:
-        finding = Finding(verdict=Verdict.FALSE, reason=blocker.reason, message=blocker.message)
+        finding = ConditionContent(verdict=Verdict.FALSE, reason=blocker.reason, message=blocker.message)
         return [finding.to_condition(ConditionType.GUEST_CONFIGURED)]
-    conflict = Finding(verdict=Verdict.FALSE, reason=CONFLICT, message=rivals)
+    conflict = ConditionContent(verdict=Verdict.FALSE, reason=CONFLICT, message=rivals)
     paused = floating_ip.paused or (binding.cluster is not None and binding.cluster.paused)
     if observation is None:
         earlier = [

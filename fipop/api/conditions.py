@@ -38,7 +38,7 @@ _KNOWN: frozenset[str] = frozenset(ConditionType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ConditionContent:
     """A verdict with its reason and a sentence: what a condition will say, before it has a type."""
 
     verdict: Verdict

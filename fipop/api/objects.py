@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 from fipop.api import names
 from fipop.api.codec import Time, UnreadableError, YamlFields, format_time, read, write
 from fipop.api.conditions import Condition, ConditionType
-from fipop.api.oddities import FLOATING_IP_KEYS, RANGE_KEYS, find_oddities
+from fipop.api.spelling_warnings import FLOATING_IP_KEYS, RANGE_KEYS, find_spelling_warnings
 from fipop.ipam import addresses as ipam
 from fipop.ipam.ranges import RangeUsage
 from fipop.jsons import Json, JsonView
@@ -232,9 +232,9 @@ class FloatingIPRange(CheckedObject):
         return self.metadata.annotations.get(names.ANNOTATION_HARVESTER_NETWORK) or None
 
     @property
-    def oddities(self) -> tuple[str, ...]:
+    def spelling_warnings(self) -> tuple[str, ...]:
         """What of its annotations is probably not meant so, as sentences."""
-        return find_oddities("annotation", self.metadata.annotations, RANGE_KEYS)
+        return find_spelling_warnings("annotation", self.metadata.annotations, RANGE_KEYS)
 
 
 # FloatingIP
@@ -402,9 +402,9 @@ class FloatingIP(CheckedObject):
         return frozenset(filter(None, map(str.strip, parts)))
 
     @property
-    def oddities(self) -> tuple[str, ...]:
+    def spelling_warnings(self) -> tuple[str, ...]:
         """What of its annotations is probably not meant so, as sentences."""
-        return find_oddities("annotation", self.metadata.annotations, FLOATING_IP_KEYS)
+        return find_spelling_warnings("annotation", self.metadata.annotations, FLOATING_IP_KEYS)
 
 
 # FloatingIPReservation

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TypeAlias
 
-from fipop.api.conditions import Finding, Verdict
+from fipop.api.conditions import ConditionContent, Verdict
 from fipop.api.names import GROUP
 from fipop.ipam.addresses import DHCP_ADDRESSES, Address, Family, FamilyPolicy, parse_addresses
 from fipop.jsons import JsonView, as_list, as_mapping, as_text
@@ -82,7 +82,7 @@ class Service:
     """The text of LEADER."""
     forward_method: str
     """What its annotation asks for in keepalived mode; "" without one."""
-    finding: Finding | None
+    finding: ConditionContent | None
     """What the condition ADDRESS_ASSIGNED says."""
     finding_since: str
     """When the status of that condition changed last."""
@@ -200,11 +200,11 @@ def _parse_list(text: str) -> tuple[Address, ...]:
     return parse_addresses(text.split(",", MOST_ADDRESSES)[:MOST_ADDRESSES])
 
 
-def _read_finding(condition: JsonView) -> Finding | None:
+def _read_finding(condition: JsonView) -> ConditionContent | None:
     if not condition:
         return None
     status = as_text(condition.get("status"))
-    return Finding(
+    return ConditionContent(
         verdict=Verdict(status) if status in set(Verdict) else Verdict.UNKNOWN,
         reason=as_text(condition.get("reason")),
         message=clean(condition.get("message")),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from fipop.cli.reading import EXIT_CODES, Reading, end, reading_options, run_reading, show_unread
+from fipop.cli.reading import EXIT_CODES, ReadingOptions, end, reading_options, run_reading, show_unread
 from fipop.operator.crds import find_our_age
 from fipop.operator.dry_run import DryRun
 from fipop.report.adoption import AdoptionReport, report_adoption
@@ -29,7 +29,7 @@ _HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
     help="Also read the guest clusters, with your access to their kubeconfig Secrets.",
 )
 @reading_options
-def adopt(*, reading: Reading, dry_run: bool, guests: bool) -> None:
+def adopt(*, reading: ReadingOptions, dry_run: bool, guests: bool) -> None:
     """Show what the operator will do with each floating IP when it starts here.
 
     Nothing is written. If it does not read the guest clusters, an address that only one of them uses counts as free.
@@ -41,7 +41,7 @@ def adopt(*, reading: Reading, dry_run: bool, guests: bool) -> None:
     end((), is_wrong=found.needs_attention)
 
 
-async def _find(reading: Reading, ask_guests: bool) -> AdoptionReport:
+async def _find(reading: ReadingOptions, ask_guests: bool) -> AdoptionReport:
     async with reading.connect() as client:
         _show_progress("Reading the management cluster")
         before = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=False)

@@ -11,7 +11,7 @@ import click
 from fipop.cli.reading import (
     EXIT_CODES,
     Output,
-    Reading,
+    ReadingOptions,
     all_option,
     end,
     fail_missing,
@@ -49,7 +49,7 @@ class CheckReport:
 @wait_option
 @all_option
 @reading_options
-def check(*, reading: Reading, guest: str | None, problems: bool, wait: float, all_each: bool) -> None:
+def check(*, reading: ReadingOptions, guest: str | None, problems: bool, wait: float, all_each: bool) -> None:
     """Check what fipop needs: CRDs, rights, leader, options, ranges, and each guest cluster.
 
     The command runs with your rights and writes nothing. Of guest clusters it shows what the operator found.
@@ -72,7 +72,7 @@ def _count_failed(found: CheckReport) -> str:
     return f"{failed} of {count_of(len(found.checks), 'check')} failed" if failed else ""
 
 
-async def _check_once(reading: Reading, guest: str | None) -> CheckReport:
+async def _check_once(reading: ReadingOptions, guest: str | None) -> CheckReport:
     async with reading.connect() as client:
         snapshot = await read_snapshot(client, namespace=reading.operator_namespace)
         chosen = frozenset(find_namespaces(snapshot, guest)) if guest is not None else None
@@ -93,7 +93,7 @@ async def _check_once(reading: Reading, guest: str | None) -> CheckReport:
     )
 
 
-def _show(reading: Reading, shown: Iterable[Finding]) -> None:
+def _show(reading: ReadingOptions, shown: Iterable[Finding]) -> None:
     section = ""
     for each in shown:
         if each.subject.section != section:

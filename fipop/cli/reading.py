@@ -69,7 +69,7 @@ class Output(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """The cluster that a command reads, and the format of its output."""
 
     kubeconfig: Path | None
@@ -123,7 +123,7 @@ def _add(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> 
         output: str = Output.TABLE.value,
         **rest: object,
     ) -> object:
-        reading = Reading(
+        reading = ReadingOptions(
             kubeconfig=kubeconfig,
             context=context,
             operator_namespace=operator_namespace,
@@ -253,7 +253,7 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
         fail(str(error), EXIT_NO_ACCESS)
 
 
-async def read_once(reading: Reading, *, about_operator: bool = True) -> Snapshot:
+async def read_once(reading: ReadingOptions, *, about_operator: bool = True) -> Snapshot:
     """Read the management cluster once with the user's rights."""
     async with reading.connect() as client:
         return await read_snapshot(

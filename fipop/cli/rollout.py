@@ -12,7 +12,7 @@ import click
 from fipop.api import names
 from fipop.cli.reading import (
     EXIT_CODES,
-    Reading,
+    ReadingOptions,
     access_options,
     end,
     fail,
@@ -64,7 +64,7 @@ def rollout() -> None:
 @click.option("--all", "all_each", is_flag=True, help="Show each guest cluster, also of more than 10 alike.")
 @click.option("--watch", "is_watched", is_flag=True, help="Wait for the end; a terminal shows each change.")
 @reading_options
-def status(*, reading: Reading, all_each: bool, is_watched: bool) -> None:
+def status(*, reading: ReadingOptions, all_each: bool, is_watched: bool) -> None:
     """Show which charts are rolled out, the part of each guest cluster, and what the rollout waits for."""
     read = partial(read_once, reading)
     snapshot = run_reading(
@@ -134,21 +134,21 @@ def _lines(snapshot: Snapshot, shown: Mapping[str, int]) -> Iterator[str]:
 
 @rollout.command(short_help="Admit no further guest cluster.", epilog=EXIT_CODES)
 @access_options
-def pause(*, reading: Reading) -> None:
+def pause(*, reading: ReadingOptions) -> None:
     """Set the option kubevipRolloutPaused: nothing is admitted, and nothing goes back."""
     _set_paused(reading, "true")
 
 
 @rollout.command(short_help="Continue a rollout that is paused.", epilog=EXIT_CODES)
 @access_options
-def resume(*, reading: Reading) -> None:
+def resume(*, reading: ReadingOptions) -> None:
     """Reset the option kubevipRolloutPaused."""
     _set_paused(reading, "false")
 
 
 @rollout.command(short_help="Admit the guest clusters that failed once more.", epilog=EXIT_CODES)
 @access_options
-def retry(*, reading: Reading) -> None:
+def retry(*, reading: ReadingOptions) -> None:
     """Continue a rollout that stopped: the guest clusters in which it failed take part again."""
 
     async def run() -> str:
@@ -171,7 +171,7 @@ def retry(*, reading: Reading) -> None:
 @rollout.command(short_help="Write the options of the stable target back.", epilog=EXIT_CODES)
 @click.option("--dry-run", is_flag=True, help="Show what changes, and write nothing.")
 @access_options
-def undo(*, reading: Reading, dry_run: bool) -> None:
+def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
     """Write the options of the stable target back, and show first what that changes.
 
     The stable target is rolled out like any other one. If the options were changed since the rollout began, nothing is
@@ -211,7 +211,7 @@ def _describe_retry(found: Rollout) -> str:
     return "the operator to notice the end of the earlier retry" if found.retried else ""
 
 
-def _set_paused(reading: Reading, value: str) -> None:
+def _set_paused(reading: ReadingOptions, value: str) -> None:
     async def run() -> Json:
         async with reading.connect() as client:
             return await _patch(client, reading, {"data": {_PAUSED: value}})
@@ -235,7 +235,7 @@ def _warn_of_gitops(written: Json, options: str) -> None:
             return
 
 
-async def _patch(client: KubeClient, reading: Reading, patch: Json) -> Json:
+async def _patch(client: KubeClient, reading: ReadingOptions, patch: Json) -> Json:
     name, namespace = names.SETTINGS_CONFIG_MAP, reading.operator_namespace
     try:
         return await client.merge_patch(CONFIG_MAPS, name, patch, namespace=namespace)
@@ -245,7 +245,7 @@ async def _patch(client: KubeClient, reading: Reading, patch: Json) -> Json:
         fail(f"ConfigMap {name} does not exist in {namespace}. Name its namespace by --operator-namespace")
 
 
-async def _read_rollout(client: KubeClient, reading: Reading) -> Rollout:
+async def _read_rollout(client: KubeClient, reading: ReadingOptions) -> Rollout:
     reader = SnapshotReader(client)
     installation = await reader.read_installation(reading.operator_namespace)
     if installation.rollout is not None:

@@ -12,7 +12,7 @@ from fipop.api.conditions import ConditionType
 from fipop.cli.reading import (
     EXIT_CODES,
     Output,
-    Reading,
+    ReadingOptions,
     all_option,
     end,
     read_once,
@@ -43,7 +43,9 @@ _FLOATING_IPS = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", 
 )
 @all_option
 @reading_options
-def status(*, reading: Reading, namespace: str | None, wait: float, is_watched: bool, all_each: bool) -> None:
+def status(
+    *, reading: ReadingOptions, namespace: str | None, wait: float, is_watched: bool, all_each: bool
+) -> None:
     """Show the usage of the ranges, problems with their causes, and the health of the operator."""
 
     async def read() -> StatusReport:

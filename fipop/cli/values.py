@@ -12,7 +12,7 @@ from fipop.cli.reading import (
     EXIT_CODES,
     EXIT_INCOMPLETE,
     Output,
-    Reading,
+    ReadingOptions,
     end,
     fail,
     fail_missing,
@@ -40,7 +40,7 @@ CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
     "--stable", is_flag=True, help="Print the options of the stable target, as a patch of kube-fip-config."
 )
 @reading_options
-def values(*, reading: Reading, cluster: str | None, diff: Path | None, stable: bool) -> None:
+def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None, stable: bool) -> None:
     """Show the chart versions and values that CLUSTER gets, and the option or override that each key is from.
 
     With --diff, show what changes in CLUSTER, or in all guest clusters that opted in. You need the right to read
@@ -76,7 +76,7 @@ def values(*, reading: Reading, cluster: str | None, diff: Path | None, stable: 
     end(snapshot.unread)
 
 
-def _show_stable(reading: Reading, snapshot: Snapshot) -> None:
+def _show_stable(reading: ReadingOptions, snapshot: Snapshot) -> None:
     rollout, settings = snapshot.installation.rollout, snapshot.installation.settings
     if rollout is None or rollout.stable is None:
         fail("there is no stable target: no rollout was completed yet", unread=snapshot.unread)

@@ -11,7 +11,7 @@ from aiohttp.web import AppRunner, TCPSite
 
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import run_until_asked
-from fipop.cli.reading import EXIT_NO_ACCESS, Reading, access_options, fail
+from fipop.cli.reading import EXIT_NO_ACCESS, ReadingOptions, access_options, fail
 from fipop.errors import FipopError
 from fipop.report.page.app import Page
 from fipop.report.page.snapshots import Snapshots
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
     "--port", type=click.IntRange(0, 65535), default=8090, show_default=True, help="Port; 0 means a free one."
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True)
-def web(*, reading: Reading, bind: str, port: int, log_format: str) -> None:
+def web(*, reading: ReadingOptions, bind: str, port: int, log_format: str) -> None:
     """Serve the web UI until ctrl-C. It only reads, with your rights.
 
     Every user who can connect sees what you can see: it listens on this machine only, unless --bind changes that.
@@ -43,7 +43,7 @@ def web(*, reading: Reading, bind: str, port: int, log_format: str) -> None:
         fail(f"could not listen on port {port} of {bind}: {why}. Choose another one with --port or --bind")
 
 
-async def _serve(reading: Reading, bind: str, port: int) -> None:
+async def _serve(reading: ReadingOptions, bind: str, port: int) -> None:
     async with reading.connect() as client:
         snapshots = Snapshots(lambda: read_snapshot(client, namespace=reading.operator_namespace))
         runner = AppRunner(Page(snapshots).build_app(), access_log=None, shutdown_timeout=1.0)

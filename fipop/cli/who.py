@@ -13,7 +13,7 @@ from fipop.cli.reading import (
     EXIT_INCOMPLETE,
     EXIT_WRONG,
     Output,
-    Reading,
+    ReadingOptions,
     end,
     fail,
     fail_missing,
@@ -22,7 +22,7 @@ from fipop.cli.reading import (
     run_reading,
 )
 from fipop.ipam.addresses import Family
-from fipop.ipam.ranges import Usage
+from fipop.ipam.ranges import AddressCounts
 from fipop.report.addresses import (
     AddressReport,
     AddressState,
@@ -69,7 +69,7 @@ class WhoReport:
     "--guest", is_flag=True, help="Also read the guest cluster, with your access to its kubeconfig Secret."
 )
 @reading_options
-def who(*, reading: Reading, asked: str, guest: bool) -> None:
+def who(*, reading: ReadingOptions, asked: str, guest: bool) -> None:
     """Show the owner of ADDRESS, since when, its range and space, who asks for it, and its former owners.
 
     With the name or id of a CLUSTER, or the name of a floating IP: the same for each address that it has, had or asks
@@ -112,7 +112,7 @@ def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
     )
 
 
-async def _find(reading: Reading, asked: str, ask_guest: bool) -> tuple[Snapshot, WhoReport]:
+async def _find(reading: ReadingOptions, asked: str, ask_guest: bool) -> tuple[Snapshot, WhoReport]:
     async with reading.connect() as client:
         snapshot = await read_snapshot(client, namespace=reading.operator_namespace, about_operator=ask_guest)
         addresses = search(snapshot, asked)
@@ -182,7 +182,7 @@ def _lines(found: WhoReport) -> Iterator[str]:
     help="Default: IPv4 if the range has any, else IPv6.",
 )
 @reading_options
-def free(*, reading: Reading, range_name: str, count: int, family: str | None) -> None:
+def free(*, reading: ReadingOptions, range_name: str, count: int, family: str | None) -> None:
     """Show the next addresses that RANGE assigns, in its order, and why it does not assign the others.
 
     A former owner of an address in quarantine gets that address again.
@@ -205,7 +205,10 @@ def free(*, reading: Reading, range_name: str, count: int, family: str | None) -
 
 
 def _free_lines(found: FreeReport) -> Iterator[str]:
-    usages = {found.family: Usage(found.used or 0, found.free or 0, found.quarantined or 0), **found.other}
+    usages = {
+        found.family: AddressCounts(found.used or 0, found.free or 0, found.quarantined or 0),
+        **found.other,
+    }
     for family, each in usages.items():
         parts = [f"{count_text(each.free)} free", f"{each.used} used", f"{each.quarantined} in quarantine"]
         if family == found.family:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fipop.api.conditions import Finding, Verdict
-from fipop.cloudprovider.pools import Pool
+from fipop.api.conditions import ConditionContent, Verdict
+from fipop.cloudprovider.pools import NamespacePool
 from fipop.cloudprovider.usage import Usage, User, name_users
 from fipop.ipam.addresses import DHCP, DHCP_ADDRESSES, Address, Family, FamilyPolicy, format_address
 from fipop.texts import sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ServiceRequest:
     """What a Service needs."""
 
     user: User
@@ -46,13 +46,15 @@ class Refusal:
     reason: str
     message: str
 
-    def to_finding(self, *, has_address: bool) -> Finding:
+    def to_finding(self, *, has_address: bool) -> ConditionContent:
         """Return what the condition of a Service says of it."""
         verdict = Verdict.TRUE if has_address else Verdict.FALSE
-        return Finding(verdict=verdict, reason=self.reason, message=self.message)
+        return ConditionContent(verdict=verdict, reason=self.reason, message=self.message)
 
 
-def allocate(request: Request, pool: Pool | None, usage: Usage) -> tuple[Address, ...] | Refusal:
+def allocate(
+    request: ServiceRequest, pool: NamespacePool | None, usage: Usage
+) -> tuple[Address, ...] | Refusal:
     """Return the addresses of a Service, in the order of its families; `pool` is None if its namespace has none."""
     chosen = {address.family: address for address in reversed(request.kept)}
     families = request.needed
@@ -85,7 +87,9 @@ def sort_by(families: tuple[Family, ...], addresses: tuple[Address, ...]) -> tup
     return tuple(sorted(addresses, key=lambda each: order.get(each.family, len(order))))
 
 
-def _choose(request: Request, family: Family, pool: Pool | None, usage: Usage) -> Address | Refusal:
+def _choose(
+    request: ServiceRequest, family: Family, pool: NamespacePool | None, usage: Usage
+) -> Address | Refusal:
     """Return an address of a family for a Service that has none."""
     if pool is None:
         message = (
@@ -119,7 +123,7 @@ def _choose(request: Request, family: Family, pool: Pool | None, usage: Usage) -
     return free or Refusal(reason="PoolFull", message=message)
 
 
-def _ask_for(what: str, pool: Pool) -> str:
+def _ask_for(what: str, pool: NamespacePool) -> str:
     """Return whom the owner of a Service asks for more addresses: who can write the key."""
     if pool.is_of_operator:
         return f"ask an administrator of the fleet for {what}: fipop's operator writes this key"

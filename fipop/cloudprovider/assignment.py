@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 from fipop.api.objects import read_metadata
 from fipop.api.service import Service
-from fipop.cloudprovider.allocate import Refusal, Request, allocate, refuse_asked
+from fipop.cloudprovider.allocate import Refusal, ServiceRequest, allocate, refuse_asked
 from fipop.cloudprovider.caches import SOON, ConfigMapCache, Machines, ServiceCache
 from fipop.cloudprovider.cluster import Cluster, UnderWay
 from fipop.cloudprovider.fence import Fence
@@ -202,7 +202,7 @@ class ServiceController:
                 memory.waiting_since = None
         return again
 
-    def _build_request(self, service: Service) -> Request:
+    def _build_request(self, service: Service) -> ServiceRequest:
         now, seconds = self._client.server_now(), self._cluster.keys.sticky_seconds
         is_new = not service.annotation and seconds
         return self._cluster.build_request(
@@ -350,14 +350,14 @@ class ServiceController:
     def _keys_changed(self, found: JsonView | None) -> None:
         data = as_mapping(found.get("data")) if found is not None else {}
         keys = PoolKeys({key: str(value) for key, value in data.items()}, read_applied(found))
-        problems, oddities = keys.problems(), keys.oddities()
-        for texts, reason in ((problems, "KeyInvalid"), (oddities, "KeyUnusual")):
+        problems, spelling_warnings = keys.problems(), keys.spelling_warnings()
+        for texts, reason in ((problems, "KeyInvalid"), (spelling_warnings, "KeyUnusual")):
             for key, text in texts.items():
                 if found is not None and self._key_texts.get(key) != text:
                     logger.warning("Key is invalid or unusual", extra={"key": key, "problem": text})
                     about = reference_to(CONFIG_MAPS, read_metadata(found))
                     self._events.record(about, EventType.WARNING, reason, text)
-        self._key_texts = {**oddities, **problems}
+        self._key_texts = {**spelling_warnings, **problems}
         self._cluster.keys = keys
         if self._is_working:
             self._enter_all()

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from fipop.api.codec import format_time
-from fipop.api.conditions import Finding
+from fipop.api.conditions import ConditionContent
 from fipop.api.objects import KubeObject, read_metadata
 from fipop.api.service import Service, parse_service
 from fipop.cloudprovider.needs import build_found
@@ -82,7 +82,7 @@ class ServiceCache:
         self,
         client: KubeClient,
         service: Service,
-        finding: Finding | None,
+        finding: ConditionContent | None,
         *,
         announced: Address | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fipop.api.service import Service
-from fipop.cloudprovider.allocate import Request
+from fipop.cloudprovider.allocate import ServiceRequest
 from fipop.cloudprovider.needs import Need, find_asked, find_need
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.usage import Usage, User
@@ -106,14 +106,14 @@ class Cluster:
         name = f"Service {'/'.join(service.key)}"
         return User(uid=service.uid, name=name, ports=service.ports, shares=shares)
 
-    def build_request(self, service: Service, sticky: tuple[Address, ...] = ()) -> Request:
+    def build_request(self, service: Service, sticky: tuple[Address, ...] = ()) -> ServiceRequest:
         """Return what a Service asks for; `sticky` is what one of its name had before."""
         asked = find_asked(service)
         # One whose user took `spec.loadBalancerIP` off, from which the annotation was made, begins again.
         is_fresh = service.is_as_noted and not service.is_marked
         kept = () if is_fresh else service.annotated
         former = () if is_fresh else (*service.noted, *service.announced)
-        return Request(
+        return ServiceRequest(
             user=self.build_user(service),
             policy=service.policy,
             families=service.families,

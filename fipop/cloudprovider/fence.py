@@ -17,7 +17,7 @@ from fipop.api.service import Service
 from fipop.cloudprovider.caches import ServiceCache
 from fipop.cloudprovider.cluster import Cluster
 from fipop.cloudprovider.needs import build_stamped
-from fipop.cloudprovider.pools import Pool
+from fipop.cloudprovider.pools import NamespacePool
 from fipop.cloudprovider.reporter import Reporter
 from fipop.errors import ApiError, ConflictError, NotFoundError
 from fipop.interfaces import loop_time
@@ -64,7 +64,7 @@ class Fence:
             self._due.append((service, pool.addresses if pool is not None else AddressSet()))
         self._left.update(pool for _, pool in self._due)
 
-    def holds_back(self, service: Service, pool: Pool | None) -> bool:
+    def holds_back(self, service: Service, pool: NamespacePool | None) -> bool:
         """Return whether a Service of this pool, or of one that overlaps it, has no stamp yet."""
         if pool is None or not any(each & pool.addresses for each in self._left):
             return False

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Any
 
-from fipop.api.conditions import Finding, Verdict
+from fipop.api.conditions import ConditionContent, Verdict
 from fipop.api.service import (
     ADDRESS_ASSIGNED,
     ADDRESSES,
@@ -178,10 +178,10 @@ def build_stamped(obj: JsonView, leader: str) -> dict[str, Any]:
     return made
 
 
-def build_assigned_finding(addresses: Iterable[Address]) -> Finding:
+def build_assigned_finding(addresses: Iterable[Address]) -> ConditionContent:
     """Return what the condition of a Service says that waited, and has its addresses."""
     text = f"Assigned {', '.join(map(format_address, addresses))}."
-    return Finding(verdict=Verdict.TRUE, reason=ASSIGNED_REASON, message=text)
+    return ConditionContent(verdict=Verdict.TRUE, reason=ASSIGNED_REASON, message=text)
 
 
 def list_changed(before: JsonView, after: JsonView) -> frozenset[str]:
@@ -218,7 +218,7 @@ def _copy(obj: JsonView) -> tuple[dict[str, Any], dict[str, Any]]:
     return {**obj, "metadata": meta, "spec": dict(as_mapping(obj.get("spec")))}, meta
 
 
-def build_found(obj: JsonView, finding: Finding | None, now: str) -> dict[str, Any]:
+def build_found(obj: JsonView, finding: ConditionContent | None, now: str) -> dict[str, Any]:
     """Return the Service with our condition beside those of others, without it if `finding` is None.
 
     Its time changes with its status alone.

@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import islice
 
@@ -20,7 +19,7 @@ from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet, IntervalSet
 from fipop.ipam.pool import describe_masked, parse_guest_pool, parse_parts
-from fipop.texts import clean
+from fipop.texts import clean, find_alike
 
 GLOBAL = "global"
 DHCP_TEXTS = {
@@ -41,12 +40,10 @@ FLAGS = ("allow-share", "draining")
 SCOPED = (*POOLS, *FLAGS, "namespaces", "exclude", "interface")
 SINGLE = ("search-order", "skip-end-ips-in-cidr", "sticky-seconds")
 _STICKY = re.compile(r"[0-9]{1,8}")
-_ALIKE = 0.8
-"""How similar the first words of an unknown key are to those of a known one, of 1.0, if it was probably meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class NamespacePool:
     """The pool of a namespace."""
 
     key: str
@@ -73,16 +70,16 @@ class PoolKeys:
         """`applied` are the keys that fipop's operator wrote last, with their values."""
         self._data = dict(data)
         self._applied = applied or {}
-        self._built: dict[tuple[str, str, bool], Pool] = {}
+        self._built: dict[tuple[str, str, bool], NamespacePool] = {}
         self._scopes = self._read_scopes()
 
-    def pool_of(self, namespace: str) -> Pool | None:
+    def pool_of(self, namespace: str) -> NamespacePool | None:
         """Return the pool of a namespace; None if no key is meant for it."""
         found = self._find(namespace)
         return self._read_pool(*found, namespace) if found is not None else None
 
     @cached_property
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[NamespacePool, ...]:
         """The pools of the first MOST_SHOWN keys, in their order, as they serve their own scope."""
         keys = sorted(key for key in self._data if key.partition("-")[0] in POOLS)
         return tuple(self._read_pool(key, *[key.partition("-")[2]] * 2) for key in keys[:MOST_SHOWN])
@@ -136,11 +133,11 @@ class PoolKeys:
             if wanted:
                 yield key, f'Key {key} is invalid: it must be {wanted}, and is "{clean(value, 64)}".'
 
-    def oddities(self) -> Mapping[str, str]:
+    def spelling_warnings(self) -> Mapping[str, str]:
         """Return of each key that is probably not what its author meant what is odd, of MOST_SHOWN at most."""
-        return dict(islice(self._find_oddities(), MOST_SHOWN))
+        return dict(islice(self._find_warnings(), MOST_SHOWN))
 
-    def _find_oddities(self) -> Iterator[tuple[str, str]]:
+    def _find_warnings(self) -> Iterator[tuple[str, str]]:
         for pool in self.pools:
             if pool.addresses:
                 texts = describe_masked(parse_parts(self._data[pool.key], pool.key))
@@ -171,10 +168,12 @@ class PoolKeys:
     def _first_of(self, keys: Iterator[str]) -> str | None:
         return next((key for key in keys if key in self._data), None)
 
-    def _read_pool(self, key: str, scope: str, namespace: str) -> Pool:
+    def _read_pool(self, key: str, scope: str, namespace: str) -> NamespacePool:
         draining = self._first("draining", namespace, scope)
         if self._flag(draining):
-            return Pool(key=key, problem=f"Key {key} is draining ({draining}) and assigns no addresses.")
+            return NamespacePool(
+                key=key, problem=f"Key {key} is draining ({draining}) and assigns no addresses."
+            )
         excluding = self._first("exclude", namespace, scope)
         exclude = self._data[excluding] if excluding is not None else ""
         skip_end_ips = self._flag("skip-end-ips-in-cidr")
@@ -205,21 +204,21 @@ class PoolKeys:
         return key is not None and parse_go_bool(self._data.get(key, "").strip()) is True
 
 
-def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descending: bool) -> Pool:
+def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descending: bool) -> NamespacePool:
     if not text.strip():
-        return Pool(key=key, problem=f"Key {key} is empty: it must have a pool.")
+        return NamespacePool(key=key, problem=f"Key {key} is empty: it must have a pool.")
     parts = {each.strip() for each in text.split(",")}
     dhcp = parts & DHCP_TEXTS.keys()
     if dhcp == parts:
-        return Pool(key=key, dhcp=frozenset(DHCP_TEXTS[each] for each in parts))
+        return NamespacePool(key=key, dhcp=frozenset(DHCP_TEXTS[each] for each in parts))
     if dhcp:
         problem = f"Key {key} is invalid: {', '.join(sorted(dhcp))} means DHCP and must be alone."
-        return Pool(key=key, problem=problem)
+        return NamespacePool(key=key, problem=problem)
     try:
         addresses = parse_guest_pool(text, exclude=exclude, skip_end_ips=skip_end_ips) - _DHCP
     except IpamError as error:
-        return Pool(key=key, problem=f"Key {key} is invalid: {error}.")
-    return Pool(key=key, addresses=addresses, descending=descending)
+        return NamespacePool(key=key, problem=f"Key {key} is invalid: {error}.")
+    return NamespacePool(key=key, addresses=addresses, descending=descending)
 
 
 def _is_known(key: str) -> bool:
@@ -231,7 +230,7 @@ def _find_meant(key: str) -> str:
     words = key[:128].lower().replace("_", "-").replace(".", "-").split("-")
     for known in (*SINGLE, *SCOPED):
         count = known.count("-") + 1
-        if SequenceMatcher(None, "-".join(words[:count]), known).ratio() >= _ALIKE:
+        if find_alike("-".join(words[:count]), (known,)):
             rest = "-".join(words[count:])
             return known if known in SINGLE else f"{known}-{rest or GLOBAL}"
     return ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fipop.api.oddities import EXACT, find_oddities
 from fipop.api.service import ADDRESSES, IGNORE, MOST_ADDRESSES, Service
+from fipop.api.spelling_warnings import EXACT, find_spelling_warnings
 from fipop.cloudprovider.needs import is_assigned
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.usage import Usage, User, name_users
@@ -22,7 +22,7 @@ def find_problems(service: Service, user: User, usage: Usage, keys: PoolKeys) ->
             shared.append(f"Address {text} is also in use by {name_users(others)}. Change one.")
         if are_known and address not in DHCP_ADDRESSES and not keys.has_address(address):
             outside.append(f"Address {text} is in no pool of the ConfigMap. fipop leaves it as it is.")
-    odd = find_oddities("annotation", {IGNORE: service.ignore}, {IGNORE: ("", *EXACT)})
+    odd = find_spelling_warnings("annotation", {IGNORE: service.ignore}, {IGNORE: ("", *EXACT)})
     return {
         "AnnotationUnusual": " ".join(odd),
         "AddressInUse": " ".join(shared),

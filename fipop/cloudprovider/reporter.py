@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from fipop.api.conditions import Finding
+from fipop.api.conditions import ConditionContent
 from fipop.api.service import Service
 from fipop.cloudprovider.caches import SOON, ServiceCache
 from fipop.cloudprovider.needs import ASSIGNED_REASON
@@ -71,7 +71,9 @@ class Reporter:
         if text or warned:
             self._warned[service.uid] = {**warned, about or reason: text}
 
-    async def show(self, client: KubeClient, service: Service, finding: Finding | None) -> RetryAfter | None:
+    async def show(
+        self, client: KubeClient, service: Service, finding: ConditionContent | None
+    ) -> RetryAfter | None:
         """Write the condition if it says something new, and before it a Warning if the Service waits."""
         if service.finding == finding:
             return None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fipop.addresses.guests import LEAVING, FloatingIPName, GuestObservation
-from fipop.api.conditions import Finding, Verdict
+from fipop.api.conditions import ConditionContent, Verdict
 from fipop.api.objects import ReleaseStatus
 from fipop.errors import ApiError, FipopError
 from fipop.guests.access import KubeconfigMissingError, NotConnectedError
@@ -61,7 +61,7 @@ def describe_visit(
     written = replace(visit.written, error=visit.written.error or unparked)
     is_bare = desired.removes and observed is not None and not observed.has_provider
     finalizers = sum(each.has_finalizer for each in visit.services) if is_bare else 0
-    conditions: dict[Role, Finding] = {}
+    conditions: dict[Role, ConditionContent] = {}
     if desired.keeps and visit.unseen is not None:
         conditions = dict.fromkeys(Role, judge_unseen(visit.unseen))
     elif desired.keeps:
@@ -110,26 +110,28 @@ def describe_status(release: Release) -> ReleaseStatus:
 
 def judge_config_map(
     name: FloatingIPName, result: ConfigMapResult, *, mismatch: str = "", finalizers: int = 0
-) -> Finding:
+) -> ConditionContent:
     """Judge the ConfigMap for one floating IP.
 
     `mismatch`: how its interface contradicts Harvester's map. `finalizers`: how many Services wait for a provider that
     is gone.
     """
     if result.error is not None:
-        return Finding(verdict=Verdict.FALSE, reason="WriteFailed", message=sentence(str(result.error)))
+        return ConditionContent(
+            verdict=Verdict.FALSE, reason="WriteFailed", message=sentence(str(result.error))
+        )
     if result.outcome is Outcome.WITHHELD:
         message = "No address was written to the guest cluster: its reservation is not confirmed yet."
-        return Finding(verdict=Verdict.FALSE, reason="OwnershipUnconfirmed", message=message)
+        return ConditionContent(verdict=Verdict.FALSE, reason="OwnershipUnconfirmed", message=message)
     blocked = [key for key, floating_ips in result.blocked.items() if name in floating_ips]
     if blocked:
         message = (
             f"ConfigMap kubevip in the guest cluster has foreign values in {', '.join(blocked)}. "
             'Remove them, or set annotation updateConfigMap: "true" to overwrite them.'
         )
-        return Finding(verdict=Verdict.FALSE, reason="ForeignValue", message=message)
+        return ConditionContent(verdict=Verdict.FALSE, reason="ForeignValue", message=message)
     if mismatch:
-        return Finding(verdict=Verdict.FALSE, reason="InterfaceMismatch", message=mismatch)
+        return ConditionContent(verdict=Verdict.FALSE, reason="InterfaceMismatch", message=mismatch)
     notes = [describe_hidden()] if result.hides_range else []
     notes += filter(None, [result.overruled.get(name)])
     if finalizers:
@@ -137,12 +139,12 @@ def judge_config_map(
             f"The cloud provider is removed. Services that still have its finalizer: {finalizers}. Take it off with "
             "`fipop cloud-provider --release-services`."
         )
-    return Finding(verdict=Verdict.TRUE, reason="Configured", message=" ".join(notes))
+    return ConditionContent(verdict=Verdict.TRUE, reason="Configured", message=" ".join(notes))
 
 
-def judge_unseen(error: FipopError) -> Finding:
+def judge_unseen(error: FipopError) -> ConditionContent:
     """Judge a release that could not be read: the ConfigMap alone would make the guest cluster look well."""
-    return Finding(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=sentence(str(error)))
+    return ConditionContent(verdict=Verdict.UNKNOWN, reason="ReleasesUnseen", message=sentence(str(error)))
 
 
 def judge_releases(
@@ -153,7 +155,7 @@ def judge_releases(
     *,
     problem: ChartError | None,
     held_up: str,
-) -> dict[Role, Finding]:
+) -> dict[Role, ConditionContent]:
     """Judge all releases. `problem`: why charts cannot be had. `held_up`: why nothing is changed anywhere."""
     places = {each.role: (each.namespace, each.name) for each in find_places(settings, ())}
     unknown = settings.unknown_release_options
@@ -182,7 +184,7 @@ def judge_release(
     held_up: str = "",
     is_taken_by_harvester: bool = False,
     restless: str = "",
-) -> Finding:
+) -> ConditionContent:
     """Judge a release.
 
     `reason`: why it can be left as it is. `place`: where the options want it. `error`: of helm. `problem`: why the
@@ -197,10 +199,10 @@ def judge_release(
         known, text = error.condition if isinstance(error, ChartError) else "ReleaseFailed", str(error)
     if known:
         message = text if str(release) in text else f"release {release} is not as configured: {text}"
-        return Finding(verdict=Verdict.FALSE, reason=known, message=sentence(message))
+        return ConditionContent(verdict=Verdict.FALSE, reason=known, message=sentence(message))
     if release.owner is ReleaseOwner.UNKNOWN:
         message = f"Release {release} has no labels of fipop: it waits until helm says what it was made from."
-        return Finding(verdict=Verdict.FALSE, reason="NotReady", message=message)
+        return ConditionContent(verdict=Verdict.FALSE, reason="NotReady", message=message)
     is_renamed = place not in (None, (release.namespace, release.name))
     is_awaited = release.status is Status.ABSENT and reason in _LEFT and not waits
     wait = ": the guest cluster waits for a helm process" if waits and release.status is Status.ABSENT else ""
@@ -224,7 +226,7 @@ def judge_release(
         cause = "NotReady"
     else:
         cause = HARVESTER_TAKES if is_taken_by_harvester else found[0] if found else "Ready"
-    return Finding(
+    return ConditionContent(
         verdict=Verdict.TRUE if is_ready else Verdict.FALSE,
         reason=cause,
         message=" ".join(filter(None, told)),
@@ -234,7 +236,7 @@ def judge_release(
 def _provisioning(*, installs: bool) -> GuestObservation:
     """Return what is known of a new guest cluster that Rancher still makes: it is not expected to answer yet."""
     message = "Rancher has not provisioned the new guest cluster yet, or has not connected to it."
-    finding = Finding(verdict=Verdict.UNKNOWN, reason=PROVISIONING, message=message)
+    finding = ConditionContent(verdict=Verdict.UNKNOWN, reason=PROVISIONING, message=message)
     return GuestObservation(
         reachable=None,
         unreachable=finding,
@@ -244,7 +246,7 @@ def _provisioning(*, installs: bool) -> GuestObservation:
 
 def _unreachable(reason: str, message: str, *, installs: bool) -> GuestObservation:
     """Return what is known of a guest cluster that could not be visited."""
-    finding = Finding(verdict=Verdict.FALSE, reason=reason, message=sentence(message))
+    finding = ConditionContent(verdict=Verdict.FALSE, reason=reason, message=sentence(message))
     unseen = replace(finding, verdict=Verdict.UNKNOWN)
     return GuestObservation(
         reachable=False,

@@ -20,7 +20,7 @@ from fipop.addresses.inventory import is_respecified
 from fipop.addresses.stores import BY_OWNER_NAMESPACE, BY_RANGE
 from fipop.api import names
 from fipop.api.codec import write, write_patch
-from fipop.api.conditions import ConditionType, Finding, Verdict, merge_conditions
+from fipop.api.conditions import ConditionContent, ConditionType, Verdict, merge_conditions
 from fipop.api.objects import (
     EPOCH,
     FloatingIP,
@@ -151,7 +151,9 @@ class DemandController:
         except ApiError as error:
             failure = error
             if error.is_refusal and plan.makes[0].service is not None:
-                finding = Finding(verdict=Verdict.FALSE, reason=WRITE_REFUSED, message=error.explain())
+                finding = ConditionContent(
+                    verdict=Verdict.FALSE, reason=WRITE_REFUSED, message=error.explain()
+                )
         record.demand = finding
         await self._report(record, guest.id, given, plan)
         if failure is not None:

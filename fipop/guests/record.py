@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fipop.addresses.guests import AddressRecord
-from fipop.api.conditions import Finding
+from fipop.api.conditions import ConditionContent
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
 from fipop.guests.observed import Observed
@@ -80,7 +80,7 @@ class GuestRecord(AddressRecord):
 
     idle_since: dict[str, float] = field(default_factory=dict)
     """Since when no Service uses a floating IP, by its uid."""
-    demand: Finding | None = None
+    demand: ConditionContent | None = None
     """Whether all Services that wait get a floating IP; None before the first list."""
     services_reported_at: float = -math.inf
     """When a status was written last that says it."""

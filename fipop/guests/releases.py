@@ -107,44 +107,55 @@ class InstallController:
         if not steps or record.backoff_seconds(target):
             return
         is_moved = steps[0].verb is not Verb.INSPECT and record.record_turn(target)
-        is_new = all(each.is_missing for each in observed.releases)
-        failures: dict[str, FipopError] = {}
-        ran = steps[0]
+        install = InstallStep(
+            controller=self,
+            access=access,
+            desired=desired,
+            record=record,
+            observed=observed,
+            step=steps[0],
+            goal=goal,
+        )
         try:
-            for step in steps:
-                if step is not steps[0] and not self._is_wanted(guest_id, record, observed, goal):
-                    break
-                failure = await self._try(
-                    InstallStep(
-                        controller=self,
-                        access=access,
-                        desired=desired,
-                        record=record,
-                        observed=observed,
-                        step=step,
-                        goal=goal,
-                    )
-                )
-                ran = step
-                if failure is not None:
-                    failures[str(step.release)] = failure
-                # A release that helm cannot change does not keep the other one from a change.
-                goes_on = failure is not None or (is_new and step.verb is Verb.UPGRADE)
-                if goal.remove or not goes_on:
-                    break
-            is_repair = ran.verb is Verb.UPGRADE and ran.release.is_at(goal.target)
+            last, failures = await self._run_steps(guest_id, install, steps)
+            is_repair = last.verb is Verb.UPGRADE and last.release.is_at(goal.target)
             if failures or is_repair or is_moved:
                 record.record_rest(target, failures, is_moved=is_moved)
-            elif ran.verb is Verb.UPGRADE:
+            elif last.verb is Verb.UPGRADE:
                 record.record_success(target)
         finally:
             record.end_turn()
             self.queues.add(request_routine_visit(guest_id))
 
-    def _is_wanted(self, guest_id: str, record: GuestRecord, observed: Observed, goal: ReleaseGoal) -> bool:
+    async def _run_steps(
+        self, guest_id: str, install: InstallStep, steps: Iterable[Step]
+    ) -> tuple[Step, dict[str, FipopError]]:
+        """Run the steps of a turn: the first one, but both releases of a new guest cluster.
+
+        A release that helm cannot change does not keep the other one from a change. Return the last step that ran, and
+        why steps failed, by release.
+        """
+        is_new = all(each.is_missing for each in install.observed.releases)
+        failures: dict[str, FipopError] = {}
+        last = install.step
+        for step in steps:
+            if step is not install.step and not self._is_wanted(guest_id, install):
+                break
+            last, failure = step, await self._try(replace(install, step=step))
+            if failure is not None:
+                failures[str(step.release)] = failure
+            goes_on = failure is not None or (is_new and step.verb is Verb.UPGRADE)
+            if install.goal.remove or not goes_on:
+                break
+        return last, failures
+
+    def _is_wanted(self, guest_id: str, install: InstallStep) -> bool:
         """Return whether what was decided before helm ran still holds."""
-        found = find_desired(self.guests.inventory, guest_id, record, self.configuration.settings)
-        return found is not None and find_goal(found, observed, self.rollout).target == goal.target
+        found = find_desired(self.guests.inventory, guest_id, install.record, self.configuration.settings)
+        return (
+            found is not None
+            and find_goal(found, install.observed, self.rollout).target == install.goal.target
+        )
 
     async def _observe(self, record: GuestRecord, desired: DesiredState, access: GuestAccess) -> Observed:
         """Read the releases. Raises ApiError and GuestError."""

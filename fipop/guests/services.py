@@ -20,7 +20,7 @@ from fipop.addresses.claims import read_addresses
 from fipop.addresses.request import AddressRequest, read_request
 from fipop.api import names
 from fipop.api.codec import parse_time
-from fipop.api.conditions import ConditionType, Finding, Verdict
+from fipop.api.conditions import ConditionContent, ConditionType, Verdict
 from fipop.api.names import parse_go_bool
 from fipop.api.objects import EPOCH, FloatingIP, PerGuest
 from fipop.api.service import Service, split_classes
@@ -33,7 +33,9 @@ WAIT = timedelta(seconds=5)
 _FULL = frozenset({"PoolFull", "NoPool"})
 MOST_NAMED = 3
 """How many Services that wait a message names."""
-MET = Finding(verdict=Verdict.TRUE, reason="DemandMet", message="No Service waits for another FloatingIP.")
+MET = ConditionContent(
+    verdict=Verdict.TRUE, reason="DemandMet", message="No Service waits for another FloatingIP."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ def plan_floating_ips(given: DemandInput) -> DemandPlan:
     )
 
 
-def judge_demand(given: DemandInput, plan: DemandPlan, range_name: str) -> Finding:
+def judge_demand(given: DemandInput, plan: DemandPlan, range_name: str) -> ConditionContent:
     """Return whether all Services that wait have a floating IP, or get one."""
     if plan.unserved:
         services = [str(each.service) for each in plan.unserved]
@@ -144,14 +146,14 @@ def judge_demand(given: DemandInput, plan: DemandPlan, range_name: str) -> Findi
             f"{len(given.former)} of its addresses are in quarantine. Services wait: "
             f"{', '.join(services[:MOST_NAMED])}{more}. Delete unused Services, or raise {plan.limit}."
         )
-        return Finding(verdict=Verdict.FALSE, reason="LimitReached", message=message)
+        return ConditionContent(verdict=Verdict.FALSE, reason="LimitReached", message=message)
     for each in given.floating_ips:
         for condition in (
             each.status.conditions if each.name in plan.busy and not each.status.addresses else ()
         ):
             if condition.type == ConditionType.ALLOCATED and not condition.is_true:
                 reason = "LimitReached" if condition.reason == "QuotaExceeded" else condition.reason
-                return Finding(verdict=Verdict.FALSE, reason=reason, message=condition.message)
+                return ConditionContent(verdict=Verdict.FALSE, reason=reason, message=condition.message)
     return MET
 
 

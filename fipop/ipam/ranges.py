@@ -174,7 +174,7 @@ def _overlap(one: Range, other: Range) -> bool:
     return one.space == other.space and bool(one.pool.addresses & other.pool.addresses)
 
 
-class Usage(NamedTuple):
+class AddressCounts(NamedTuple):
     """How full a range is; total = used + free + quarantined.
 
     An address counts at the range that its reservation names: as used or quarantined if that range assigns it, else as
@@ -199,6 +199,6 @@ class Usage(NamedTuple):
 class RangeUsage(NamedTuple):
     """The usage of a range, whole and by family."""
 
-    whole: Usage = Usage()
-    ipv4: Usage = Usage()
-    ipv6: Usage = Usage()
+    whole: AddressCounts = AddressCounts()
+    ipv4: AddressCounts = AddressCounts()
+    ipv6: AddressCounts = AddressCounts()

@@ -65,13 +65,13 @@ class Installations:
             try:
                 if await self._take():
                     break
-                self._note(*self._others)
+                self._set_problem(*self._others)
             except ConflictError:
                 pass  # the CRD changed since it was read
             except ApiError as error:
-                self._note(problem=f"it is not known whether another installation leads: {error}")
+                self._set_problem(problem=f"it is not known whether another installation leads: {error}")
             await asyncio.sleep(POLL_SECONDS)
-        self._note()
+        self._set_problem()
         self.leads = True
 
     async def watch(self) -> None:
@@ -81,12 +81,12 @@ class Installations:
         """
         while True:
             try:
-                await self._look()
+                await self._check()
             except ApiError as error:
                 logger.debug("Could not find out who leads", extra={"error": str(error)})
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         crd = await self._read_crd()
         named = read_leader_namespace(crd)
         is_other = named not in ("", self._namespace)
@@ -96,7 +96,7 @@ class Installations:
             logger.warning("The CRD did not name this installation, writing it again", extra={"named": named})
             await self._write(crd)
         elif not self._is_waiting:
-            self._note(*[named] * is_other)
+            self._set_problem(*[named] * is_other)
 
     async def _take(self) -> bool:
         """Return whether this installation leads; name it if no other one can. Raises: ApiError."""
@@ -115,7 +115,7 @@ class Installations:
         await self._write(crd)
         return all([await self._read_lease(each) == lease for each, lease in leases.items()])
 
-    def _note(self, *others: str, problem: str = "") -> None:
+    def _set_problem(self, *others: str, problem: str = "") -> None:
         if others:
             problem = f'fipop in namespace "{others[-1]}" leads this management cluster'
         if problem and problem != self._problem:

@@ -26,17 +26,17 @@ class Predecessor:
 
     async def wait_gone(self) -> None:
         """Wait until it is known not to run; the log tells why, once."""
-        while await self._look() is not False:  # noqa: ASYNC110 - it polls the API server
+        while await self._check() is not False:  # noqa: ASYNC110 - it polls the API server
             await asyncio.sleep(POLL_SECONDS)
 
     async def watch(self, leads: Callable[[], bool]) -> None:
         """Raise StartError if it runs while this process leads: the process ends, and waits after its restart."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            if leads() and await self._look():
+            if leads() and await self._check():
                 raise StartError(what="kube-fip-operator", problem="has replicas again. Scale it to 0")
 
-    async def _look(self) -> bool | None:
+    async def _check(self) -> bool | None:
         """Return whether it has replicas; None if that cannot be found out."""
         before = self.runs
         try:

@@ -14,7 +14,7 @@ from datetime import datetime
 from fipop.api import names
 from fipop.api.codec import parse_time
 from fipop.api.objects import KubeObject, Metadata, read_metadata
-from fipop.api.oddities import CLUSTER_ANNOTATIONS, CLUSTER_LABELS, find_oddities
+from fipop.api.spelling_warnings import CLUSTER_ANNOTATIONS, CLUSTER_LABELS, find_spelling_warnings
 from fipop.jsons import JsonView, as_mapping, as_text, as_texts
 from fipop.texts import is_object_name
 
@@ -60,7 +60,7 @@ class ProvisioningCluster(KubeObject):
     credential: str
     is_imported: bool
     pools: tuple[MachinePool, ...]
-    oddities: tuple[str, ...] = ()
+    spelling_warnings: tuple[str, ...] = ()
     """What of its annotations and labels is probably not meant so, as sentences."""
 
     @property
@@ -140,8 +140,8 @@ def parse_provisioning_cluster(obj: JsonView) -> ProvisioningCluster:
         credential=as_text(spec.get("cloudCredentialSecretName")),
         is_imported=not isinstance(rke_config, Mapping),
         pools=_parse_pools(as_mapping(rke_config).get("machinePools")),
-        oddities=find_oddities("annotation", annotations, CLUSTER_ANNOTATIONS)
-        + find_oddities("label", labels, CLUSTER_LABELS),
+        spelling_warnings=find_spelling_warnings("annotation", annotations, CLUSTER_ANNOTATIONS)
+        + find_spelling_warnings("label", labels, CLUSTER_LABELS),
     )
 
 

@@ -22,7 +22,7 @@ from fipop.api.objects import (
 from fipop.ipam.addresses import Address, Family, format_address
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet
-from fipop.ipam.ranges import Range, RangeUsage, Usage
+from fipop.ipam.ranges import AddressCounts, Range, RangeUsage
 from fipop.report.rendering import moment
 from fipop.report.snapshot import Kind, Snapshot, Unread, read_address
 
@@ -346,7 +346,7 @@ class FreeReport:
     quarantined: int | None
     withheld: dict[str, int]
     """The addresses of the range's text that it does not assign, by the reason."""
-    other: dict[str, Usage]
+    other: dict[str, AddressCounts]
     """The usage of the other family, if the range has one."""
     problem: str
     """Why a new guest cluster gets no address; "" if it gets one."""

@@ -336,7 +336,7 @@ def _judge_keys(snapshot: Snapshot) -> Iterator[Finding]:
             guest = each.cluster_name if isinstance(each, ProvisioningCluster) else each.namespace
             guests = frozenset((guest,)) - {""}
             subject = Subject(section=section, kind=resource.kind, name=name, guests=guests)
-            for odd in each.oddities:
+            for odd in each.spelling_warnings:
                 yield point(subject, Severity.WARNING, "Misspelt", odd, _kubectl("edit", resource, each))
 
 

@@ -29,12 +29,12 @@ from fipop.operator.crds import revision_of
 from fipop.operator.installations import read_leader_namespace
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
+    DeploymentState,
     Installation,
     Kind,
-    Leadership,
+    LeaderLease,
     Snapshot,
     Unread,
-    Workload,
 )
 from fipop.rollout.kept import parse_rollout
 from fipop.rollout.parts import parse_parts
@@ -166,12 +166,12 @@ class SnapshotReader:
         )
 
 
-def read_leadership(lease: Json, *, leads: bool = True) -> Leadership:
+def read_leadership(lease: Json, *, leads: bool = True) -> LeaderLease:
     """Read the operator's Lease; its holder counts if this installation `leads`, and not one in another namespace."""
     spec = as_mapping(lease.get("spec"))
     annotations = as_mapping(as_mapping(lease.get("metadata")).get("annotations"))
     duration = spec.get("leaseDurationSeconds")
-    return Leadership(
+    return LeaderLease(
         holder=as_text(spec.get("holderIdentity")) if leads else "",
         renewed=parse_time(spec.get("renewTime")),
         duration_seconds=float(duration) if isinstance(duration, int) else 0.0,
@@ -179,13 +179,13 @@ def read_leadership(lease: Json, *, leads: bool = True) -> Leadership:
     )
 
 
-def read_workload(deployment: Json) -> Workload:
+def read_workload(deployment: Json) -> DeploymentState:
     """Read a Deployment."""
     spec, status = as_mapping(deployment.get("spec")), as_mapping(deployment.get("status"))
     pod = as_mapping(as_mapping(spec.get("template")).get("spec"))
     containers: list[Any] = as_list(pod.get("containers"))
     wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
-    return Workload(
+    return DeploymentState(
         image=as_text(as_mapping(containers[0] if containers else None).get("image")),
         service_account=as_text(pod.get("serviceAccountName")),
         wanted=wanted if isinstance(wanted, int) else 0,

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from fipop.api.codec import format_time
-from fipop.ipam.ranges import Usage
+from fipop.ipam.ranges import AddressCounts
 from fipop.texts import clean
 
 _GAP = "   "
@@ -30,7 +30,7 @@ def _plain(value: Any) -> Any:
         return _plain(value.to_fields())
     if is_dataclass(value) and not isinstance(value, type):
         return {to_camel(each.name): _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Usage):
+    if isinstance(value, AddressCounts):
         return {to_camel(name): count for name, count in value.counts().items()}
     if isinstance(value, Enum):
         return value.value

@@ -49,7 +49,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leadership:
+class LeaderLease:
     """The Lease of the operator; `holder` is "" if no replica holds it."""
 
     holder: str
@@ -69,7 +69,7 @@ _CLOCKS_APART_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class DeploymentState:
     """A Deployment: its image and ServiceAccount, and how many of its pods are ready."""
 
     image: str
@@ -85,9 +85,9 @@ class Installation:
     namespace: str
     leader_namespace: str = ""
     """The namespace of the installation that leads the management cluster; "" if it is not known."""
-    leadership: Leadership | None = None
-    workload: Workload | None = None
-    predecessor: Workload | None = None
+    leadership: LeaderLease | None = None
+    workload: DeploymentState | None = None
+    predecessor: DeploymentState | None = None
     schemas: dict[str, int | None] = field(default_factory=dict)
     """The revision of each of our CRDs that was looked for; None for one that is not there."""
     has_settings: bool | None = None

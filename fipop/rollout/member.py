@@ -160,6 +160,11 @@ class Member:
         return max(min(starts), self.chosen_at) if starts else None
 
     @property
+    def has_begun(self) -> bool:
+        """Whether helm has begun with the target, or was at it before."""
+        return self.began_at is not None or self.is_at_target
+
+    @property
     def ready_seconds(self) -> float | None:
         """How long all pods of both releases have been ready, since the upgrade.
 

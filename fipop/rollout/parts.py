@@ -109,7 +109,7 @@ def describe_wait(
     under_way = list_guests(progress, RolloutStatus.PROGRESSING)
     if pending:
         first = "when the canaries have succeeded" if are_canaries else "when one of these has succeeded"
-        return f"Under way: {len(under_way)} of at most {limit}. The next guest cluster is admitted {first}."
+        return f"At most {limit} can be under way at a time. The next guest cluster is admitted {first}."
     if under_way:
         return "No guest cluster is left to admit. It waits for those that are under way."
     if not settings.kubevip_update and any(each.drifts for each in fleet.values()):

@@ -202,38 +202,70 @@ def decide_goal(
 ) -> ReleaseGoal:
     """Return what the releases of a guest cluster should be. Every one keeps what it runs until it is admitted.
 
+    The first of these that applies:
+
+    1. The target failed here: roll back.
+    2. It can have the target (admitted, succeeded, or all at once): the target.
+    3. The rollout stopped, and what is not ready here can be the fault of a former target: roll back.
+    4. helm has begun with the target: it stays, until this leader has judged it.
+    5. Otherwise it keeps what it has; what is missing comes from the stable target.
+
     `member`: as it is seen now, perhaps later than what `progress` was made from.
     """
-    target, stable = member.target, member.stable if progress.has_stable else None
     updates, is_paused = settings.kubevip_update, settings.pauses_rollouts
-    state = progress.state_of(guest_id, member)
-    is_begun = member.began_at is not None or member.is_at_target
-    has_failed = rollout.has_failed(guest_id, member)
-    is_admitted = state.is_admitted and (is_begun or _takes_part(member, rollout, progress, settings))
-    has_succeeded = state.status is RolloutStatus.SUCCEEDED
-    if not has_failed and (is_admitted or has_succeeded or (_is_all(settings) and not is_paused)):
-        return ReleaseGoal(target=target, may_change=updates, reason="" if updates else "Drift")
+    stable = member.stable if progress.has_stable else None
     drifts = not updates or (rollout.is_stopped and rollout.stable is not None and not member.is_at_stable)
-    reason = "RolloutPaused" if is_paused else "Drift" if drifts else "RolloutPending"
-    is_hurt = rollout.is_stopped and not is_begun and _is_at_fault(member, rollout)
-    if has_failed or is_hurt:
-        goes_back = settings.kubevip_rollout_failure_strategy is FailureStrategy.ROLLBACK and not is_paused
-        if not (goes_back and updates):
-            # What is missing changes nothing that is deployed.
-            is_filled_up = goes_back and rollout.is_stopped and member.is_unlocked and member.lacks_release
-            return ReleaseGoal(target=stable if is_filled_up else None, reason=reason, has_failed=True)
-        if is_hurt or (stable is not None and not member.is_unchanged):
-            return ReleaseGoal(target=stable, may_change=True, reason="RolledBack")
-        return ReleaseGoal(
-            leaves=target, keeps_first=member.is_unchanged, may_change=True, reason="RolledBack"
-        )
-    if is_begun:
-        return ReleaseGoal(target=target, reason=reason)  # what this leader has not judged yet stays
-    # The stable target is installed at once if a release is missing.
-    gets_stable = updates or member.is_unchanged or rollout.is_stopped
-    if member.lacks_release and not (member.is_unlocked and gets_stable):
-        stable = None  # it waits for its turn, or for the end of what runs beside it
-    return ReleaseGoal(target=stable, reason=reason)
+    waits_for = "RolloutPaused" if is_paused else "Drift" if drifts else "RolloutPending"
+    is_former_at_fault = rollout.is_stopped and not member.has_begun and _is_at_fault(member, rollout)
+
+    if rollout.has_failed(guest_id, member):
+        return _roll_back(member, stable, rollout, settings, waits_for, to_stable=is_former_at_fault)
+    if _can_have_target(guest_id, member, rollout, progress, settings):
+        return ReleaseGoal(target=member.target, may_change=updates, reason="" if updates else "Drift")
+    if is_former_at_fault:
+        return _roll_back(member, stable, rollout, settings, waits_for, to_stable=True)
+    if member.has_begun:
+        return ReleaseGoal(target=member.target, reason=waits_for)
+    gets_stable = member.is_unlocked and (updates or member.is_unchanged or rollout.is_stopped)
+    if member.lacks_release and not gets_stable:
+        return ReleaseGoal(reason=waits_for)
+    return ReleaseGoal(target=stable, reason=waits_for)
+
+
+def _can_have_target(
+    guest_id: str, member: Member, rollout: Rollout, progress: Progress, settings: Settings
+) -> bool:
+    """Return whether a guest cluster in which the target has not failed can have it now."""
+    state = progress.state_of(guest_id, member)
+    if state.status is RolloutStatus.SUCCEEDED or (_is_all(settings) and not settings.pauses_rollouts):
+        return True
+    return state.is_admitted and (member.has_begun or _takes_part(member, rollout, progress, settings))
+
+
+def _roll_back(
+    member: Member,
+    stable: Target | None,
+    rollout: Rollout,
+    settings: Settings,
+    waits_for: str,
+    *,
+    to_stable: bool,
+) -> ReleaseGoal:
+    """Return how a guest cluster leaves a target that failed: to the stable one, else to what ran before.
+
+    `to_stable`: what runs can be the fault of a former target, so nothing that it made is kept.
+    """
+    goes_back = settings.kubevip_rollout_failure_strategy is FailureStrategy.ROLLBACK
+    goes_back = goes_back and not settings.pauses_rollouts
+    if not (goes_back and settings.kubevip_update):
+        # What is missing changes nothing that is deployed.
+        is_filled_up = goes_back and rollout.is_stopped and member.is_unlocked and member.lacks_release
+        return ReleaseGoal(target=stable if is_filled_up else None, reason=waits_for, has_failed=True)
+    if to_stable or (stable is not None and not member.is_unchanged):
+        return ReleaseGoal(target=stable, may_change=True, reason="RolledBack")
+    return ReleaseGoal(
+        leaves=member.target, keeps_first=member.is_unchanged, may_change=True, reason="RolledBack"
+    )
 
 
 class HasStatus(Protocol):

@@ -2,9 +2,9 @@
 
     python -m tests.harness.rollout_walk [--simulated 20] [--real 2]
 
-The operator, helm and API servers are the real programs; simulated guest clusters have a stand-in for helm. Both canaries
-succeed, then one guest cluster fails. One is paused, one has a dead node, and one cannot be reached. It says how to reach
-the management cluster, and stays until ctrl-C.
+The operator, helm and API servers are the real programs. Simulated guest clusters have a stand-in for helm. Both
+canaries succeed, then one guest cluster fails. One is paused, one has a dead node, and one cannot be reached. It says
+how to reach the management cluster, and stays until ctrl-C.
 """
 
 import argparse
@@ -36,8 +36,12 @@ def break_pods(target: SimulatedGuest) -> None:
 async def keep_broken(member: Member, *, once_changed: bool = False) -> None:
     """Keep it so: each upgrade makes its pods ready for a moment. `once_changed`: only from the next upgrade on."""
     before = await member.digest()
-    while once_changed and await member.digest() in ("", before):
-        await asyncio.sleep(0.05)
+
+    async def is_changed() -> bool:
+        return await member.digest() not in ("", before)
+
+    if once_changed:
+        await eventually(is_changed, seconds=10 * SECONDS, what="an upgrade")
     while True:
         with contextlib.suppress(StopIteration):
             break_pods(member.simulated)

@@ -8,7 +8,7 @@ from fipop.addresses.in_use import AddressUser, InUseAddresses, Source, build_pa
 from fipop.addresses.inventory import Inventory
 from fipop.ipam.addresses import Address, Family, parse_address
 from fipop.ipam.errors import IpamError
-from fipop.ipam.ranges import Usage
+from fipop.ipam.ranges import AddressCounts
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
 from tests.harness.objects import (
     NOW,
@@ -31,7 +31,7 @@ def following(cache: Inventory, name: str = "pool") -> str:
     return str(found) if isinstance(found, Address) else type(found).__name__
 
 
-def usage(cache: Inventory, name: str = "pool") -> Usage:
+def usage(cache: Inventory, name: str = "pool") -> AddressCounts:
     return cache.count()[name].whole
 
 
@@ -48,32 +48,35 @@ def edited(found: Json, iprange: str, generation: int) -> Json:
 @pytest.mark.parametrize(
     ("objects", "counted"),
     [
-        ({"reservations": [build_reservation("10.0.0.1")]}, Usage(used=1, free=3)),
+        ({"reservations": [build_reservation("10.0.0.1")]}, AddressCounts(used=1, free=3)),
         (
             {"reservations": [build_reservation("10.0.0.1", quarantined_until=UNTIL)]},
-            Usage(quarantined=1, free=3),
+            AddressCounts(quarantined=1, free=3),
         ),
-        ({"floating_ips": [build_floating_ip("web", status=held_by(["10.0.0.1"]))]}, Usage(used=1, free=3)),
+        (
+            {"floating_ips": [build_floating_ip("web", status=held_by(["10.0.0.1"]))]},
+            AddressCounts(used=1, free=3),
+        ),
         (
             {
                 "floating_ips": [
                     build_floating_ip("web", ipaddress="10.0.0.1", annotations={"fiprange": "pool"})
                 ]
             },
-            Usage(used=1, free=3),
+            AddressCounts(used=1, free=3),
         ),
         (
             {
                 "floating_ips": [build_floating_ip("web", status=held_by(["10.0.0.1"]))],
                 "reservations": [build_reservation("10.0.0.1")],
             },
-            Usage(used=1, free=3),
+            AddressCounts(used=1, free=3),
         ),
-        ({"reservations": [build_reservation("10.0.0.1", range_name="other")]}, Usage(free=3)),
+        ({"reservations": [build_reservation("10.0.0.1", range_name="other")]}, AddressCounts(free=3)),
     ],
     ids=["held", "in quarantine", "named by a status", "named by a first spec", "once", "of another range"],
 )
-def test_an_address_is_in_use_by(objects: dict[str, Any], counted: Usage) -> None:
+def test_an_address_is_in_use_by(objects: dict[str, Any], counted: AddressCounts) -> None:
     cache = cache_of(ranges=[POOL], **objects)
     assert usage(cache) == counted
     assert listed(cache) == ["10.0.0.2", "10.0.0.3", "10.0.0.4"]
@@ -104,19 +107,19 @@ def test_what_a_range_does_not_assign_counts_outside_of_it() -> None:
     inside, outside = build_reservation("10.0.0.1"), build_reservation("192.0.2.1", "far")
     waiting = build_reservation("192.0.2.2", "gone", quarantined_until=UNTIL)
     cache = cache_of(ranges=[POOL], reservations=[inside, outside, waiting])
-    assert usage(cache) == Usage(used=1, free=3, out_of_range=2)
+    assert usage(cache) == AddressCounts(used=1, free=3, out_of_range=2)
     cache.observe(FLOATING_IP_RANGES, edited(POOL, "10.0.0.3-10.0.0.4", 2))
-    assert usage(cache) == Usage(free=2, out_of_range=3)
+    assert usage(cache) == AddressCounts(free=2, out_of_range=3)
     cache.observe(FLOATING_IP_RANGES, edited(POOL, "10.0.0.1-10.0.0.4", 3))
-    assert usage(cache) == Usage(used=1, free=3, out_of_range=2)
+    assert usage(cache) == AddressCounts(used=1, free=3, out_of_range=2)
 
 
 def test_what_an_older_range_assigns_counts_where_its_reservation_says() -> None:
     old = build_range("old", "10.0.0.4/30", created="2025-01-01T00:00:00Z")
     young = build_range("young", "10.0.0.0/29")
     cache = cache_of(ranges=[old, young], reservations=[build_reservation("10.0.0.5", range_name="young")])
-    assert usage(cache, "young") == Usage(free=4, out_of_range=1)
-    assert usage(cache, "old") == Usage(free=1)
+    assert usage(cache, "young") == AddressCounts(free=4, out_of_range=1)
+    assert usage(cache, "old") == AddressCounts(free=1)
     assert following(cache, "old") == "10.0.0.6"
 
 
@@ -124,8 +127,8 @@ def test_the_families_of_a_range_are_counted_apart() -> None:
     both = build_range("pool", "10.0.0.1-10.0.0.4,fd00::1-fd00::3")
     cache = cache_of(ranges=[both], reservations=[build_reservation("fd00::2")])
     count = cache.count()["pool"]
-    assert (count.ipv4, count.ipv6) == (Usage(free=4), Usage(used=1, free=2))
-    assert count.whole == Usage(used=1, free=6)
+    assert (count.ipv4, count.ipv6) == (AddressCounts(free=4), AddressCounts(used=1, free=2))
+    assert count.whole == AddressCounts(used=1, free=6)
 
 
 def test_an_address_is_free_as_soon_as_its_last_user_leaves() -> None:
@@ -150,13 +153,13 @@ def test_a_range_that_cannot_be_read_says_why_and_is_not_counted() -> None:
     assert cache.count() == {}
     cache.observe(FLOATING_IP_RANGES, edited(broken, "10.0.0.1", 2))
     assert cache.problems == {}
-    assert usage(cache, "broken") == Usage(free=1)
+    assert usage(cache, "broken") == AddressCounts(free=1)
 
 
 def test_an_address_that_only_a_guest_cluster_uses_is_not_free_and_counts_as_quarantined() -> None:
     cache = cache_of(ranges=[POOL, build_range("other", "10.0.1.1")])
     take_report(cache, "c-m-9", "10.0.0.1", "192.0.2.1")
-    assert usage(cache) == Usage(quarantined=1, free=3)
+    assert usage(cache) == AddressCounts(quarantined=1, free=3)
     assert cache.find_reported("pool") == {parse_address("10.0.0.1"): {"c-m-9"}}
     assert following(cache) == "10.0.0.2"
     take_report(cache, "c-m-9")
@@ -170,7 +173,7 @@ def test_a_reported_address_that_is_reserved_or_named_counts_once() -> None:
         floating_ips=[build_floating_ip("api", status=held_by(["10.0.0.2"]))],
     )
     take_report(cache, "c-m-9", "10.0.0.1", "10.0.0.2")
-    assert usage(cache) == Usage(used=2, free=2)
+    assert usage(cache) == AddressCounts(used=2, free=2)
     assert cache.find_reported("pool") == {}
 
 
@@ -184,8 +187,8 @@ def test_the_statuses_of_ranges_say_what_the_last_leader_knew() -> None:
     lab = build_range("lab", "10.0.0.1-10.0.0.4", addressSpace="lab")
     cache = cache_of(ranges=[pool, lab], reads_guests=False)
     cache.recall_reports(lambda guest_id: guest_id != "c-m-gone")
-    assert usage(cache) == Usage(quarantined=1, free=3)
-    assert usage(cache, "lab") == Usage(free=4)
+    assert usage(cache) == AddressCounts(quarantined=1, free=3)
+    assert usage(cache, "lab") == AddressCounts(free=4)
 
 
 def take_report(cache: Inventory, guest_id: str, *addresses: str) -> None:

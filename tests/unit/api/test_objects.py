@@ -33,7 +33,7 @@ from fipop.api.objects import (
     read_object,
 )
 from fipop.ipam.addresses import Family, FamilyPolicy
-from fipop.ipam.ranges import RangeUsage, Usage
+from fipop.ipam.ranges import AddressCounts, RangeUsage
 from localfleet.crds import OUR_CRDS
 from tests.harness.objects import (
     build_floating_ip,
@@ -218,17 +218,17 @@ def test_a_range_is_read_with_all_that_it_says() -> None:
 
 
 def test_counts_fit_into_a_status_however_wide_the_range() -> None:
-    wide = Usage(used=3, free=(1 << 128) - 3)
-    found = build_capacity(RangeUsage(whole=wide, ipv4=Usage(), ipv6=wide))
+    wide = AddressCounts(used=3, free=(1 << 128) - 3)
+    found = build_capacity(RangeUsage(whole=wide, ipv4=AddressCounts(), ipv6=wide))
     assert (found.total, found.used, found.ipv6.free) == (INT64_MAX, 3, INT64_MAX)
     assert found.ipv4.total == 0
     assert (found.free_ipv4, found.free_ipv6) == (None, "2^128/2^128")
 
 
 def test_the_status_of_a_range_is_a_merge_patch_that_leaves_no_old_value() -> None:
-    counts = Usage(used=3, free=4, quarantined=2, out_of_range=1)
+    counts = AddressCounts(used=3, free=4, quarantined=2, out_of_range=1)
     status = RangeStatus(
-        capacity=build_capacity(RangeUsage(whole=counts, ipv4=counts, ipv6=Usage())),
+        capacity=build_capacity(RangeUsage(whole=counts, ipv4=counts, ipv6=AddressCounts())),
         reported=(Reported("10.0.0.1", "c-m-9"), Reported("fd00::1", "c-m-8")),
         reported_count=3,
         conditions=(READY,),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.api.conditions import Finding, Verdict
+from fipop.api.conditions import ConditionContent, Verdict
 from fipop.api.service import MOST_ADDRESSES, MOST_PORTS, Service, parse_service
 from fipop.ipam.addresses import Family, FamilyPolicy, format_address
 
@@ -86,7 +86,7 @@ def test_the_condition_of_the_cloud_provider_is_read_among_others() -> None:
         "message": "\x1b[31mFull",
     }
     found = service(status={"conditions": [{"type": "Other"}, {**ours, "lastTransitionTime": "T"}]})
-    assert found.finding == Finding(verdict=Verdict.FALSE, reason="PoolFull", message="Full")
+    assert found.finding == ConditionContent(verdict=Verdict.FALSE, reason="PoolFull", message="Full")
     assert found.finding_since == "T"
     assert service().finding is None
 

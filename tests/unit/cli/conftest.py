@@ -52,7 +52,7 @@ def run_over(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
         for module in ("check", "reading", "who"):
             monkeypatch.setattr(f"fipop.cli.{module}.read_snapshot", read)
         monkeypatch.setattr("fipop.cli.reading.POLL_SECONDS", 0.01)
-        monkeypatch.setattr("fipop.cli.reading.Reading.connect", lambda _self: Unasked())
+        monkeypatch.setattr("fipop.cli.reading.ReadingOptions.connect", lambda _self: Unasked())
         result = CliRunner(charset=charset).invoke(main, arguments, prog_name="fipop")
         assert "Traceback" not in result.output
         return result

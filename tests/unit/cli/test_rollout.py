@@ -83,7 +83,7 @@ def run(monkeypatch: pytest.MonkeyPatch, link: Link) -> Callable[..., Any]:
         yield KubeClient(link)
 
     def start(*arguments: str) -> Any:
-        monkeypatch.setattr("fipop.cli.reading.Reading.connect", connect)
+        monkeypatch.setattr("fipop.cli.reading.ReadingOptions.connect", connect)
         monkeypatch.setattr("fipop.cli.reading.POLL_SECONDS", 0.01)
         result = CliRunner().invoke(main, ["rollout", *arguments], prog_name="fipop")
         assert "Traceback" not in result.output
@@ -142,9 +142,13 @@ def test_each_guest_cluster_has_a_row_with_its_part_and_many_alike_are_counted(
 def test_status_says_what_the_rollout_waits_for_and_how_to_go_back(
     run: Callable[..., Any], link: Link
 ) -> None:
-    show(link, replace(STOPPED, phase=Phase.PROGRESSING, reason=""), waits="Under way: 1 of at most 2.")
+    show(
+        link,
+        replace(STOPPED, phase=Phase.PROGRESSING, reason=""),
+        waits="At most 2 can be under way at a time.",
+    )
     result = run("status")
-    assert (result.exit_code, "Waits: Under way: 1 of at most 2." in result.stdout) == (0, True)
+    assert (result.exit_code, "Waits: At most 2 can be under way at a time." in result.stdout) == (0, True)
     assert "run fipop rollout undo." in result.stdout
     show(link, Rollout(target=TARGET, stable=TARGET, phase=Phase.COMPLETED))
     assert "undo" not in run("status").stdout

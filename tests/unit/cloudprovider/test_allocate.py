@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from fipop.cloudprovider.allocate import Refusal, Request, allocate
+from fipop.cloudprovider.allocate import Refusal, ServiceRequest, allocate
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.usage import Usage, User
 from fipop.ipam.addresses import Address, Family, FamilyPolicy, format_address, parse_address
@@ -142,7 +142,7 @@ def run(case: Case) -> str | list[str]:
     for uid, user in users.items():
         usage.enter(to_user(user), [to_address(ip) for ip, each in case.users.items() if user in each])
         assert uid == user.uid
-    request = Request(
+    request = ServiceRequest(
         user=to_user(case.me),
         policy=case.policy,
         families=tuple(Family(each) for each in case.families),
@@ -175,7 +175,7 @@ def test_in_any_sequence_no_address_has_two_users_that_may_not_share_it(seed: in
         ports = frozenset({(chance.choice([80, 81, 443]), "TCP")})
         user = User(uid=f"u{number}", name=f"u{number}", ports=ports, shares=chance.random() < 0.5)
         families = tuple(Family(each) for each in chance.choice(FAMILIES))
-        request = Request(user=user, policy=chance.choice(list(FamilyPolicy)), families=families)
+        request = ServiceRequest(user=user, policy=chance.choice(list(FamilyPolicy)), families=families)
         answer = allocate(request, pool, usage)
         assert answer == allocate(request, pool, usage), "nothing is changed by asking"
         if not isinstance(answer, Refusal):
@@ -197,5 +197,5 @@ def test_a_change_of_ports_or_consent_concerns_all_users_of_the_same_address() -
 
 def test_a_pool_of_all_ipv6_costs_nothing() -> None:
     pool = PoolKeys({"cidr-global": "::/0"}).pool_of("shop")
-    request = Request(user=User(uid="a", name="a"), families=(Family.IPV6,))
+    request = ServiceRequest(user=User(uid="a", name="a"), families=(Family.IPV6,))
     assert allocate(request, pool, Usage()) == (Address(Family.IPV6, 1),)

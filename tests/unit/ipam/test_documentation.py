@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fipop.cloudprovider.allocate import Request, allocate
+from fipop.cloudprovider.allocate import ServiceRequest, allocate
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.usage import Usage, User
 from fipop.ipam.addresses import Address, Family, format_address
@@ -76,7 +76,7 @@ def test_services_share_addresses_as_the_page_shows():
         pairs = (port.split("/") for port in ports_text.split())
         ports = frozenset((int(number), protocol) for number, protocol in pairs)
         user = User(uid=owner, name=owner, ports=ports, shares=True)
-        answer = allocate(Request(user=user, families=(Family.IPV4,)), pool, usage)
+        answer = allocate(ServiceRequest(user=user, families=(Family.IPV4,)), pool, usage)
         assert isinstance(answer, tuple)
         usage.enter(user, answer)
         assert format_address(answer[0]) == expected

@@ -7,11 +7,11 @@ from typing import Any
 from fipop.kube.resources import PROVISIONING_CLUSTERS
 from fipop.report.snapshot import (
     SCHEMA_REVISIONS,
+    DeploymentState,
     Installation,
-    Leadership,
+    LeaderLease,
     Snapshot,
     Unread,
-    Workload,
 )
 from tests.harness.objects import NOW, Json, cache_of, count_ranges
 
@@ -44,8 +44,8 @@ def build_cluster(
 def healthy_installation(**changes: Any) -> Installation:
     fields: dict[str, Any] = {
         "namespace": "kube-fip",
-        "leadership": Leadership(holder="fipop-1", renewed=NOW, duration_seconds=15.0),
-        "workload": Workload(image="fipop:0.1.0", service_account="fipop", wanted=2, ready=2),
+        "leadership": LeaderLease(holder="fipop-1", renewed=NOW, duration_seconds=15.0),
+        "workload": DeploymentState(image="fipop:0.1.0", service_account="fipop", wanted=2, ready=2),
         "schemas": dict(SCHEMA_REVISIONS),
         "has_settings": True,
     }

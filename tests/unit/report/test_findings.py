@@ -10,7 +10,7 @@ import yaml
 
 from fipop.api.codec import format_time
 from fipop.report.findings import Finding, Severity, summarize
-from fipop.report.snapshot import SCHEMA_REVISIONS, Kind, Leadership, Snapshot, Unread, Workload
+from fipop.report.snapshot import SCHEMA_REVISIONS, DeploymentState, Kind, LeaderLease, Snapshot, Unread
 from fipop.report.status import report_status
 from fipop.rollout.plan import Phase, Rollout
 from fipop.settings.options import DEFAULTS, BadOption, parse_settings
@@ -68,8 +68,8 @@ def test_of_a_healthy_installation_every_point_is_well() -> None:
     }
 
 
-def pods(*, wanted: int, ready: int) -> Workload:
-    return Workload(image="i", service_account="s", wanted=wanted, ready=ready)
+def pods(*, wanted: int, ready: int) -> DeploymentState:
+    return DeploymentState(image="i", service_account="s", wanted=wanted, ready=ready)
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,15 @@ def pods(*, wanted: int, ready: int) -> Workload:
     [
         ({"leadership": None}, "NoLeader", "critical"),
         (
-            {"leadership": Leadership(holder="x", renewed=NOW - timedelta(minutes=5), duration_seconds=15.0)},
+            {
+                "leadership": LeaderLease(
+                    holder="x", renewed=NOW - timedelta(minutes=5), duration_seconds=15.0
+                )
+            },
             "NoLeader",
             "critical",
         ),
-        ({"leadership": Leadership(holder="", renewed=NOW, duration_seconds=15.0)}, "NoLeader", "critical"),
+        ({"leadership": LeaderLease(holder="", renewed=NOW, duration_seconds=15.0)}, "NoLeader", "critical"),
         ({"leader_namespace": "elsewhere"}, "LeadsElsewhere", "critical"),
         ({"workload": pods(wanted=2, ready=1)}, "PodsNotReady", "warning"),
         ({"workload": pods(wanted=2, ready=0)}, "PodsNotReady", "critical"),
@@ -260,7 +264,7 @@ def test_a_harvester_cluster_that_rancher_does_not_know_is_told_with_those_it_kn
 
 def test_a_range_that_waits_for_a_guest_is_reported_while_its_leader_works() -> None:
     def reported(renewed: datetime) -> list[str]:
-        lease = Leadership(holder="x", renewed=renewed, duration_seconds=15.0, waits=("It waits.",))
+        lease = LeaderLease(holder="x", renewed=renewed, duration_seconds=15.0, waits=("It waits.",))
         judged = findings(snapshot(installation=healthy_installation(leadership=lease)))
         return [each.message for each in judged if each.reason == "RangeWaiting"]
 

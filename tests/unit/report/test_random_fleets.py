@@ -221,7 +221,7 @@ class Server:
 def server() -> Iterator[Server]:
     found = Server()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fipop.cli.reading.Reading.connect", found.connect)
+        patch.setattr("fipop.cli.reading.ReadingOptions.connect", found.connect)
         yield found
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from fipop.report.snapshot import Kind, Leadership, Unread, read_address
+from fipop.report.snapshot import Kind, LeaderLease, Unread, read_address
 from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by, v4
 from tests.unit.report.snapshots import build_cluster, snapshot
 
@@ -54,4 +54,4 @@ def test_a_lease_is_held_while_it_is_renewed_with_some_leave_for_clocks(
     holder: str, age_seconds: int | None, holds: bool
 ) -> None:
     renewed = None if age_seconds is None else NOW - timedelta(seconds=age_seconds)
-    assert Leadership(holder=holder, renewed=renewed, duration_seconds=15.0).holds(NOW) is holds
+    assert LeaderLease(holder=holder, renewed=renewed, duration_seconds=15.0).holds(NOW) is holds

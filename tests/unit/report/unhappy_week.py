@@ -166,7 +166,7 @@ def build_unhappy_week() -> Snapshot:
         installation=healthy_installation(
             rollout=Rollout(target=wanted, stable=stable, failed={"c-m-web04": wanted.name}),
             rollout_parts=_build_parts(),
-            rollout_waits="Under way: 1 of at most 1. The next guest cluster is admitted when one of these has "
+            rollout_waits="At most 1 can be under way at a time. The next guest cluster is admitted when one of these has "
             "succeeded.",
         ),
     )

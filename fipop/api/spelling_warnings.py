@@ -39,7 +39,7 @@ CLUSTER_LABELS: KnownKeys = {
 }
 
 
-def find_oddities(what: str, given: Mapping[str, str], known: KnownKeys) -> tuple[str, ...]:
+def find_spelling_warnings(what: str, given: Mapping[str, str], known: KnownKeys) -> tuple[str, ...]:
     """Return a sentence about each key that is a known one but for its case or a letter, and each wrong boolean."""
     return tuple(islice(_find(what, given, known), MOST_NAMED))
 
