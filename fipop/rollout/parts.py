@@ -108,7 +108,7 @@ def describe_wait(
     limit, are_canaries, pending = find_limit(fleet, affected, progress, settings)
     under_way = list_guests(progress, RolloutStatus.PROGRESSING)
     if pending:
-        first = "when the canaries have succeeded" if are_canaries else "when one of these has succeeded"
+        first = "when the canaries have succeeded" if are_canaries else "when one of those has succeeded"
         return f"At most {limit} can be under way at a time. The next guest cluster is admitted {first}."
     if under_way:
         return "No guest cluster is left to admit. It waits for those that are under way."

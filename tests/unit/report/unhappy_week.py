@@ -65,6 +65,7 @@ TROUBLES: dict[str, list[Json]] = {
         )
     ],
 }
+WAITS = "At most 1 can be under way at a time. The next guest cluster is admitted when one of those has succeeded."
 FULL = 'Range "test-vlan" is full: 6 of 6 addresses are allocated. Delete unused FloatingIPs or extend spec.iprange.'
 
 
@@ -166,7 +167,6 @@ def build_unhappy_week() -> Snapshot:
         installation=healthy_installation(
             rollout=Rollout(target=wanted, stable=stable, failed={"c-m-web04": wanted.name}),
             rollout_parts=_build_parts(),
-            rollout_waits="At most 1 can be under way at a time. The next guest cluster is admitted when one of these has "
-            "succeeded.",
+            rollout_waits=WAITS,
         ),
     )
