@@ -210,20 +210,19 @@ async def watch(
     read: Callable[[], Awaitable[T]], describe: Callable[[T], Mapping[str, str]], is_over: Callable[[T], bool]
 ) -> T:
     """Return the first thing read that `is_over`. Until then, a terminal gets one line for each change."""
-    before: Mapping[str, str] | None = None
-    while True:
+    found = await read()
+    before = describe(found)
+    while not is_over(found):
+        await asyncio.sleep(POLL_SECONDS)
         with suppress(UnavailableError):
             found = await read()
-            after = describe(found)
-            before = after if before is None else before
-            changed = [each for each in {**before, **after} if before.get(each) != after.get(each)]
-            for name in changed if sys.stderr.isatty() else ():
-                text = clean(f"{name}: {after.get(name, 'no longer')}")
-                click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
-            before = after
-            if is_over(found):
-                return found
-        await asyncio.sleep(POLL_SECONDS)
+        after = describe(found)
+        changed = [each for each in {**before, **after} if before.get(each) != after.get(each)]
+        for name in changed if sys.stderr.isatty() else ():
+            text = clean(f"{name}: {after.get(name, 'no longer')}")
+            click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
+        before = after
+    return found
 
 
 def run_reading(work: Callable[[], Awaitable[T]]) -> T:

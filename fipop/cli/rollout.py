@@ -67,9 +67,7 @@ def rollout() -> None:
 def status(*, reading: ReadingOptions, all_each: bool, is_watched: bool) -> None:
     """Show which charts are rolled out, the part of each guest cluster, and what the rollout waits for."""
     read = partial(read_once, reading)
-    snapshot = run_reading(
-        lambda: watch(read, _describe_parts, lambda each: not is_watched or _has_ended(each))
-    )
+    snapshot = run_reading(lambda: watch(read, _describe_parts, _has_ended) if is_watched else read())
     unread, state = snapshot.unread, snapshot.installation.rollout
     parts = snapshot.installation.rollout_parts
     fields = {

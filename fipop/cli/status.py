@@ -38,9 +38,7 @@ _FLOATING_IPS = ("NAMESPACE", "NAME", "CLUSTER", "ADDRESSES", "RANGE", "READY", 
 @click.command(short_help="Ranges, problems with their causes, health of the operator.", epilog=EXIT_CODES)
 @click.option("-n", "--namespace", help="Show only the problems of the guest cluster with this id or name.")
 @wait_option
-@click.option(
-    "--watch", "is_watched", is_flag=True, help="At a terminal, then show each change until ctrl-C."
-)
+@click.option("--watch", "is_watched", is_flag=True, help="At a terminal, then show each change.")
 @all_option
 @reading_options
 def status(

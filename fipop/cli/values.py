@@ -23,7 +23,7 @@ from fipop.cli.reading import (
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import Kind, Snapshot
 from fipop.report.values import Preview, build_order, preview_change, trace_values
-from fipop.rollout.targets import asks_for, build_stable_options, render_patch
+from fipop.rollout.targets import build_stable_options, render_patch
 from fipop.settings.yaml import RefusedError
 
 CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
@@ -36,9 +36,7 @@ CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Show what this patch or manifest of kube-fip-config would change, and where.",
 )
-@click.option(
-    "--stable", is_flag=True, help="Print the options of the stable target, as a patch of kube-fip-config."
-)
+@click.option("--stable", is_flag=True, help="Print the options of the stable target, as a patch.")
 @reading_options
 def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None, stable: bool) -> None:
     """Show the chart versions and values that CLUSTER gets, and the option or override that each key is from.
@@ -77,10 +75,10 @@ def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None, s
 
 
 def _show_stable(reading: ReadingOptions, snapshot: Snapshot) -> None:
-    rollout, settings = snapshot.installation.rollout, snapshot.installation.settings
+    rollout = snapshot.installation.rollout
     if rollout is None or rollout.stable is None:
         fail("there is no stable target: no rollout was completed yet", unread=snapshot.unread)
-    options = build_stable_options(rollout, settings, is_asked=asks_for(settings, rollout))
+    options = build_stable_options(rollout, snapshot.installation.settings, is_whole=True)
     if reading.output is Output.JSON:
         click.echo(json.dumps({"data": options}, indent=2))
     else:

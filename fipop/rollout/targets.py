@@ -69,17 +69,17 @@ def _is_pinned(entry: Override, pinned: Override) -> bool:
     return bare == entry and pinned.chart_version == version and pinned.chart_digest.endswith(digest)
 
 
-def build_stable_options(rollout: Rollout, settings: Settings, *, is_asked: bool = True) -> dict[str, str]:
-    """Return the options that ask for the stable target again, which there must be.
+def build_stable_options(rollout: Rollout, settings: Settings, *, is_whole: bool = False) -> dict[str, str]:
+    """Return the options that ask for the stable target again, which there must be; `is_whole`: all of them.
 
-    `is_asked`: whether `settings` ask for the target of the rollout. Then an option is left out that asks for the same
-    with both; else there are all. A digest is written only if the option has one: it would outlive the next version.
+    Else `settings` must ask for the target of the rollout, and an option is left out that asks for the same with both.
+    A digest is there only if the option has one now: it would outlive the next version.
     """
     stable, data, found = rollout.stable, settings_data(settings), dict[str, str]()
     assert stable is not None, "without a stable target there is nothing to return to"
     for role, option in CHART_OPTIONS.items():
         chart, overrides = stable.charts[role], stable.overrides.get(role, ())
-        if not is_asked or chart != rollout.target.charts[role]:
+        if is_whole or chart != rollout.target.charts[role]:
             is_in_repository = chart.url.startswith("http")
             found |= {"kubevipChartRepoUrl": chart.url} if is_in_repository else {}
             found |= {
@@ -87,14 +87,14 @@ def build_stable_options(rollout: Rollout, settings: Settings, *, is_asked: bool
                 f"{option}Version": chart.version,
             }
             found |= {f"{option}Digest": f"sha256:{chart.sha256}"} if data[f"{option}Digest"] else {}
-        if not is_asked or stable.values[role] != rollout.target.values[role]:
+        if is_whole or stable.values[role] != rollout.target.values[role]:
             found[f"{option}Values"] = _write(stable.values[role])
-        if not is_asked or overrides != rollout.target.overrides.get(role, ()):
+        if is_whole or overrides != rollout.target.overrides.get(role, ()):
             has_digests = "chartDigest" in data[f"{option}ValuesOverrides"]
             bare = [each if has_digests else replace(each, chart_digest="") for each in overrides]
             entries = ENTRIES.dump_python(tuple(bare), mode="json", by_alias=True, exclude_defaults=True)
             found[f"{option}ValuesOverrides"] = _write(entries) if entries else ""
-    return {each: text for each, text in found.items() if text != data[each]}
+    return {each: text for each, text in found.items() if is_whole or text != data[each]}
 
 
 def render_patch(options: Mapping[str, str]) -> str:

@@ -91,6 +91,8 @@ async def show(everybody: Fleet, fleet: LocalFleet, simulated: int, real: int) -
         return bool((await everybody.state())["failed"])
 
     await eventually(has_failed, seconds=SECONDS, what="a failure")
+    # From now on it stays in the middle.
+    await stack.set_options(kubevipRolloutMinSuccessTime="3600", kubevipRolloutProgressDeadline="7200")
     sys.stdout.write(f"export KUBECONFIG={stack.plane.admin_kubeconfig}\n")
     sys.stdout.flush()
     await asyncio.gather(*tasks)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fipop.errors import UnavailableError
 from fipop.rollout.member import RolloutStatus
 from fipop.rollout.parts import Part
 from fipop.rollout.plan import Phase, Rollout
@@ -57,3 +58,13 @@ def test_in_a_pipe_problems_are_shown_once(run_over: Callable[..., Any]) -> None
     assert not sys.stderr.isatty()
     once, watched = (run_over([found], "status", *arguments) for arguments in ((), ("--watch",)))
     assert (watched.exit_code, watched.output) == (once.exit_code, once.output)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--watch",)])
+def test_an_api_server_that_does_not_answer_ends_it_and_one_that_goes_away_meanwhile_does_not(
+    run_over: Callable[..., Any], arguments: tuple[str, ...]
+) -> None:
+    lost = UnavailableError("list FloatingIP", reason="ConnectionCut")
+    assert run_over([lost], "rollout", "status", *arguments).exit_code == 3
+    result = run_over([READINGS[0], lost, READINGS[-1]], "rollout", "status", *arguments)
+    assert (result.exit_code, ("Completed" in result.stdout)) == (0, bool(arguments))
