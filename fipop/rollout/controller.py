@@ -41,7 +41,7 @@ TICK_SECONDS, IDLE_TICK_SECONDS = 2.0, 5.0
 FIRST_VISITS_SECONDS = 300.0
 """How long a new leader waits for visits before it admits a guest cluster: 2,000 visits take 2 minutes."""
 PARTS_SECONDS = 10.0
-"""How often parts are written that changed alone."""
+"""How often parts are described, and written if they changed alone."""
 
 
 class Members(Protocol):
@@ -72,7 +72,7 @@ class RolloutController:
     _told: Rollout | None = None
     """The rollout that events and visits know: a write can be stored although its answer was lost."""
     _began_at: float | None = None
-    _written_at: float = 0.0
+    _described_at: float = 0.0
     _refused: str = ""
     _is_paused: bool | None = None
     """Whether events said last that it is paused; None before this leader knows."""
@@ -163,14 +163,15 @@ class RolloutController:
     async def _publish(self, rollout: Rollout, progress: Progress, fleet: Fleet) -> None:
         """Write what was decided, and only then let it count."""
         before, admitted = self._told, self.progress.admitted
-        parts = self._describe_parts(rollout, progress, fleet)
-        waits = describe_wait(rollout, fleet, progress, self.configuration.settings, self.problem)
-        data = render_rollout(rollout, parts, waits)
-        is_changed = any(data[each] != self.store.data.get(each) for each in ("guests", "waits"))
-        if rollout != self.rollout or (is_changed and loop_time() - self._written_at >= PARTS_SECONDS):
-            await self.store.save(data)
-            self._written_at = loop_time()
-        self.rollout, self.progress, self.parts = rollout, progress, parts
+        is_changed = rollout != self.rollout
+        if is_changed or loop_time() - self._described_at >= PARTS_SECONDS:
+            parts = self._describe_parts(rollout, progress, fleet)
+            waits = describe_wait(rollout, fleet, progress, self.configuration.settings, self.problem)
+            data, stored = render_rollout(rollout, parts, waits), self.store.data
+            if is_changed or any(data[each] != stored.get(each) for each in ("guests", "waits")):
+                await self.store.save(data)
+            self.parts, self._described_at = parts, loop_time()
+        self.rollout, self.progress = rollout, progress
         kept = (rollout.target, rollout.stable)
         self.charts.keep_only(chart for one in kept if one is not None for chart in one.archives)
         changed: set[str] = set(admitted ^ progress.admitted)
