@@ -13,10 +13,10 @@ from fipop.report.maps import CellState
 from fipop.report.page.app import Page, build_environment, is_local_host
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.snapshot import Snapshot
-from tests.harness.objects import build_range, build_reservation
+from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.report.every_state import ADDRESSES, ASKED, CASES, CONDITIONS, FLEETS, RANGE_CASES
 from tests.unit.report.page.pages import Cluster
-from tests.unit.report.snapshots import snapshot
+from tests.unit.report.snapshots import build_cluster, build_management, snapshot
 
 
 @pytest_asyncio.fixture
@@ -119,6 +119,20 @@ async def test_a_search_that_finds_nothing_shows_what_was_searched(address: str)
     assert "None." not in text
 
 
+async def test_a_search_finds_a_cluster_by_what_people_call_it_and_shows_both_names() -> None:
+    named = [build_cluster(each, f"c-m-{each}", namespace=f"fleet-{each}") for each in ("shop", "berlin")]
+    found = snapshot(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        floating_ips=[build_floating_ip("web", namespace="c-m-shop", status=held_by(["10.0.0.5"]))],
+        reservations=[build_reservation("10.0.0.5", namespace="c-m-shop", cluster="shop")],
+        clusters=named,
+        management=[build_management("c-m-shop", "berlin")],
+    )
+    ((_, text),) = (await read_pages(found, "/search?q=berlin")).values()
+    assert "shop (berlin)" in text
+    assert "fits 2 guest clusters: fleet-berlin/berlin, fleet-shop/shop (berlin)." in text
+
+
 async def test_a_guest_cluster_shows_each_floating_ip_with_its_conditions(address: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{address}/guests") as answer:
         text = await answer.text()
@@ -130,7 +144,7 @@ async def test_the_rollout_shows_its_phase_and_the_names_of_whoever_failed(addre
     async with aiohttp.ClientSession() as session, session.get(address) as answer:
         text = (await answer.text()).partition('id="rollout"')[2]
     assert "Stopped" in text
-    assert 'q=c-m-2">shop</a>' in text
+    assert 'q=c-m-2">shop (berlin)</a>' in text
 
 
 async def test_each_family_of_a_range_has_a_row_and_a_large_number_is_a_power_of_two() -> None:
