@@ -21,7 +21,7 @@ from fipop.api import names
 from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.guest_problems import GuestProblem
 from fipop.api.objects import FloatingIP
-from fipop.errors import ConflictError, NamespaceTerminatingError
+from fipop.errors import ApiError, ConflictError, NamespaceTerminatingError
 from fipop.guests.record import GuestRecord
 from fipop.interfaces import loop_time
 from fipop.jsons import Json
@@ -193,11 +193,11 @@ class GuestDirectory:
         found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for guest_id, record in self.records.items():
             guest = record.guest
-            if guest is None or guest.deleting:
+            if guest is not None and guest.deleting:
                 continue
-            if record.problem and not record.is_resolved:
+            if record.problem and not record.is_resolved and record.unresolved_since is not None:
                 found[UNRESOLVED, record.problem].append(guest_id)
-            elif guest.warning:
+            elif guest is not None and guest.warning:
                 found[CONTRADICTION, guest.warning].append(guest_id)
         return tuple(
             GuestProblem(reason=reason, message=message, guests=tuple(sorted(guest_ids)))
@@ -254,7 +254,11 @@ class GuestReconciler:
 
     async def reconcile(self, guest_id: str) -> RetryAfter | None:
         """Resolve the links of a guest cluster, whichever of its objects changed, and create its floating IP."""
-        found, news = await self.guests.discover(guest_id)
+        try:
+            found, news = await self.guests.discover(guest_id)
+        except ApiError as error:
+            self._report_failure(guest_id, error)
+            raise
         self.guests.record(guest_id).resolved_at = loop_time()
         self.queues.add(*request_users(self.guests.inventory, news))
         if found is None or isinstance(found, NotAGuest):
@@ -275,19 +279,28 @@ class GuestReconciler:
             return self._wait(guest_id, record, found)
         record.failed_lookups, record.unresolved_since = 0, None
         if found.warning and is_news:
-            self._warn(found, CONTRADICTION, found.warning)
+            self._warn(found.cluster, CONTRADICTION, found.warning)
         seconds = self._seconds_to_replacement(found)
         if seconds == 0 and found.on_harvester and not is_made:
             return RetryAfter(LINKS_SECONDS)  # what it stands on can be corrected in place, without an event
         return RetryAfter(seconds) if seconds is not None and seconds > 0 else None
 
+    def _report_failure(self, guest_id: str, error: ApiError) -> None:
+        """Report that the API server fails to serve a link, if that lasts: the queue repeats it."""
+        record, clusters = self.guests.record(guest_id), self.guests.inventory.guest_clusters(guest_id)
+        since = record.unresolved_since = record.unresolved_since or loop_time()
+        if not record.is_resolved and loop_time() - since >= LASTING_SECONDS:
+            record.problem = sentence(str(error))
+            for each in clusters:
+                self._warn(each, UNRESOLVED, f"No range is chosen for the guest cluster. {record.problem}")
+
     def _wait(self, guest_id: str, record: GuestRecord, waiting: Waiting) -> RetryAfter | None:
         logger.debug("Guest cluster is waiting", extra={"guest": guest_id, "reason": waiting.message})
-        since = record.unresolved_since = record.unresolved_since or loop_time()
-        is_lasting = loop_time() - since >= LASTING_SECONDS or not waiting.needs_retry
-        if waiting.guest is not None and not waiting.is_resolved and is_lasting:
-            message = f"No range is chosen for the guest cluster. {record.problem}"
-            self._warn(waiting.guest, UNRESOLVED, message)
+        if waiting.guest is not None and not waiting.is_resolved:
+            since = record.unresolved_since = record.unresolved_since or loop_time()
+            if loop_time() - since >= LASTING_SECONDS or not waiting.needs_retry:
+                message = f"No range is chosen for the guest cluster. {record.problem}"
+                self._warn(waiting.guest.cluster, UNRESOLVED, message)
         if not waiting.needs_retry:
             return None
         age = (self.guests.client.server_now() - waiting.created).total_seconds()
@@ -306,11 +319,11 @@ class GuestReconciler:
             return True
         if (guest.on_harvester or guest.cluster.opted_in) and not is_retry:
             message = describe_misfits(self.guests.inventory, guest)
-            self._warn(guest, "NoMatchingRange", f"No FloatingIP is created. {message}")
+            self._warn(guest.cluster, "NoMatchingRange", f"No FloatingIP is created. {message}")
         return False
 
-    def _warn(self, guest: Guest, reason: str, message: str) -> None:
-        about = reference_to(PROVISIONING_CLUSTERS, guest.cluster.metadata)
+    def _warn(self, cluster: ProvisioningCluster, reason: str, message: str) -> None:
+        about = reference_to(PROVISIONING_CLUSTERS, cluster.metadata)
         self.events.record(about, EventType.WARNING, reason, message)
 
     def _seconds_to_replacement(self, guest: Guest) -> float | None:

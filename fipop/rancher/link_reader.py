@@ -10,7 +10,7 @@ from fipop.errors import ForbiddenError
 from fipop.interfaces import loop_time
 from fipop.jsons import JsonView
 from fipop.kube.client import KubeClient
-from fipop.kube.resources import Resource
+from fipop.kube.resources import SECRETS, Resource
 from fipop.rancher.objects import ObjectRef
 
 T = TypeVar("T")
@@ -46,7 +46,12 @@ class LinkReader:
         try:
             found = await self.client.get(resource, ref.name, namespace=ref.namespace)
         except ForbiddenError:
-            return Unreadable(f"fipop cannot read {what}: add its namespace to secretNamespaces of the chart")
+            remedy = "add its namespace to secretNamespaces of the chart"
+            if resource != SECRETS:
+                remedy = (
+                    "the chart grants that in the ClusterRole of fipop. Install the chart of this version"
+                )
+            return Unreadable(f"fipop cannot read {what}: {remedy}")
         if found is None:
             self._known.pop((resource, ref), None)
             return Unreadable(f"{what} does not exist")

@@ -220,3 +220,12 @@ async def test_a_crd_that_does_not_keep_the_display_name_holds_no_quarantine_up(
     fleet.memory.listeners.insert(0, prune)
     await fleet.pass_time(600)
     assert (fleet.held(), fleet.quarantined()) == ({}, set())
+
+
+async def test_a_floating_ip_in_a_namespace_that_is_called_as_its_cluster_gets_a_question() -> None:
+    fleet = await served()
+    annotations = {"provisioning.cattle.io/management-cluster-display-name": SHOP}
+    fleet.annotate(("clusters", WORKSPACE, A), annotations)
+    fleet.ask(SHOP)
+    await fleet.pass_time(30)
+    assert f'did you mean "{A}", that of cluster "{SHOP}"?' in fleet.message(SHOP, "GuestConfigured")

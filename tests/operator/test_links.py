@@ -5,6 +5,7 @@ And what is corrected in place, without an event, is read again: once a minute w
 
 import pytest
 
+from fipop.interfaces import ApiRequest
 from tests.harness.fleet import CLUSTERS, EVERY_GUEST, WORKSPACE, Fleet
 
 A, B = "c-m-a", "c-m-b"
@@ -118,6 +119,27 @@ async def test_a_guest_cluster_without_a_floating_ip_is_told_of_and_forgotten_on
     (problem,) = fleet.problems_on_lease()
     assert told in problem["message"]
     fleet.put_on_harvester(A, "hv1")
+    await fleet.pass_time(MINUTE)
+    assert fleet.problems_on_lease() == []
+    assert fleet.held() == {f"default.{X}": A}
+
+
+async def test_an_api_server_that_fails_to_serve_a_link_is_told_of_if_that_lasts() -> None:
+    fleet = build()
+    is_failing = True
+
+    async def fail(request: ApiRequest) -> None:
+        if is_failing and "/harvesterconfigs/" in request.path:
+            raise ConnectionError("the conversion webhook is away")
+
+    fleet.begin().link.before = fail
+    await fleet.pass_time(MINUTE)
+    (event,) = fleet.events("Cluster/")
+    told = f"Could not get HarvesterConfig {WORKSPACE}/nodes-{A}"
+    assert (event[1], told in event[2]) == ("GuestUnresolved", True)
+    (problem,) = fleet.problems_on_lease()
+    assert (problem["guests"], told in problem["message"]) == ([A], True)
+    is_failing = False
     await fleet.pass_time(MINUTE)
     assert fleet.problems_on_lease() == []
     assert fleet.held() == {f"default.{X}": A}

@@ -80,6 +80,19 @@ async def test_a_namespace_is_made_for_a_guest_cluster_without_a_release(bench: 
     assert not await bench.data()
 
 
+async def test_kube_vip_for_the_control_plane_is_no_obstacle_though_its_account_has_the_name(
+    bench: GuestBench,
+) -> None:
+    await bench.client.create(
+        "/api/v1/namespaces/kube-system/serviceaccounts", {"metadata": {"name": "kube-vip"}}
+    )
+    bench.opt_in()
+    await bench.until_ready()
+    assert await bench.client.find("/apis/apps/v1/namespaces/kube-system/daemonsets/kube-vip-fipop")
+    assert len(await bench.secrets("kube-vip")) == 1
+    await bench.client.delete("/api/v1/namespaces/kube-system/serviceaccounts/kube-vip")
+
+
 async def test_what_helm_cannot_install_names_kind_name_and_field_and_other_values_are_tried_at_once(
     bench: GuestBench,
 ) -> None:

@@ -8,7 +8,12 @@ from fipop.rollout.parts import Part
 from fipop.rollout.plan import Phase, Rollout
 from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.harness.releases import target
-from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
+from tests.unit.report.snapshots import (
+    build_cluster,
+    build_management,
+    healthy_installation,
+    snapshot,
+)
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -31,6 +36,7 @@ SNAPSHOT = snapshot(
     ],
     reservations=[build_reservation("10.0.0.5", cluster=EVIL)],
     clusters=[build_cluster("demo", "c-m-1"), build_cluster(EVIL, "c-m-3"), build_cluster("shop", "c-m-2")],
+    management=[build_management("c-m-1", EVIL), build_management("c-m-2", "berlin")],
     installation=healthy_installation(
         rollout=Rollout(
             target=target(EVIL), phase=Phase.STOPPED, reason=EVIL, failed={"c-m-2": "a", "c-m-3": "a"}

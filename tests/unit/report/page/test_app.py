@@ -13,10 +13,10 @@ from fipop.report.maps import CellState
 from fipop.report.page.app import Page, build_environment, is_local_host
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.snapshot import Snapshot
-from tests.harness.objects import build_range, build_reservation
+from tests.harness.objects import build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.report.every_state import ADDRESSES, ASKED, CASES, FLEETS, RANGE_CASES, Case, build_conditions
 from tests.unit.report.page.pages import Cluster
-from tests.unit.report.snapshots import snapshot
+from tests.unit.report.snapshots import build_cluster, build_management, snapshot
 
 
 @pytest_asyncio.fixture
@@ -176,6 +176,20 @@ async def test_each_name_is_a_link_to_the_page_of_its_object() -> None:
     for path in ("/floating-ips", "/guests", "/search?q=10.0.0.5"):
         assert {"guest?id=c-m-2", "search?q=10.0.0.5"} <= links[path], path
     assert "guest?id=c-m-3" in links["/search?q=10.0.0.5"], "whoever asks for it"
+
+
+async def test_a_search_finds_a_cluster_by_what_people_call_it_and_shows_both_names() -> None:
+    named = [build_cluster(each, f"c-m-{each}", namespace=f"fleet-{each}") for each in ("shop", "berlin")]
+    found = snapshot(
+        ranges=[build_range("pool", "10.0.0.0/24")],
+        floating_ips=[build_floating_ip("web", namespace="c-m-shop", status=held_by(["10.0.0.5"]))],
+        reservations=[build_reservation("10.0.0.5", namespace="c-m-shop", cluster="shop")],
+        clusters=named,
+        management=[build_management("c-m-shop", "berlin")],
+    )
+    ((_, text),) = (await read_pages(found, "/search?q=berlin")).values()
+    assert "shop (berlin)" in text
+    assert "fits 2 guest clusters: fleet-berlin/berlin, fleet-shop/shop (berlin)." in text
 
 
 async def test_each_family_of_a_range_has_a_row_and_a_large_number_is_a_power_of_two() -> None:
