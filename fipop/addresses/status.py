@@ -46,8 +46,6 @@ PAUSED = ConditionContent(
 GOING = ConditionContent(
     verdict=Verdict.UNKNOWN, reason=LEAVING, message="Rancher is removing the guest cluster."
 )
-NOT_READ = "NotRead"
-"""The reason of `Announced` if what shows it could not be read."""
 NO_ADDRESS = Blocker(reason="NoAddress", message="The FloatingIP has no address yet.")
 CONFLICT = "AddressConflict"
 RELEASE_CONDITIONS = {
@@ -222,13 +220,8 @@ def _find_announced(
         return []
     if observation is None:
         return [before] if before is not None else []
-    if observation.unreachable is not None:
-        if before is None:
-            return []
-        message = observation.unreachable.message
-        unread = ConditionContent(verdict=Verdict.UNKNOWN, reason=NOT_READ, message=message)
-        return [unread.to_condition(ConditionType.ANNOUNCED)]
-    found = observation.announced.get(floating_ip.key)
+    is_found = observation.served.get(floating_ip.key) == addresses
+    found = observation.announced.get(floating_ip.key) if is_found else None
     return [found.to_condition(ConditionType.ANNOUNCED)] if found is not None else []
 
 
