@@ -82,7 +82,8 @@ class StatusBuilder:
             floating_ip, binding, observation, addresses, self._describe_rivals(floating_ip, decision)
         )
         guest = _guest(floating_ip, binding, observation)
-        if self.inventory.is_leaving(floating_ip.namespace):
+        is_leaving = self.inventory.is_leaving(floating_ip.namespace)
+        if is_leaving:
             about_guest = [GOING.to_condition(ConditionType.GUEST_CONFIGURED)]
             guest = replace(guest, reachable=None) if guest is not None else None
         allocated = _allocated(addresses, decision.blockers)
@@ -95,7 +96,8 @@ class StatusBuilder:
         before, follows_services = floating_ip.status, record is not None and record.follows_services
         if follows_services:  # what becomes of its Services, the list of them writes
             conditions += [each for each in before.conditions if each.type == ConditionType.DEMAND_MET]
-        conditions += _find_announced(floating_ip, observation, addresses)
+        if binding.blocker is None and not is_leaving:
+            conditions += _find_announced(floating_ip, observation, addresses)
         first = next(iter(decision.holds), None)
         generation = floating_ip.metadata.generation
         return FloatingIPStatus(

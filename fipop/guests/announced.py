@@ -52,8 +52,8 @@ COMPARED_SECONDS, COMPARED_MOST_SECONDS = 20.0, 60.0
 does not show that it was renewed lately."""
 FRESH_SECONDS = 30.0
 """How old a renewal is at most if there is no such reading. A Lease lasts 15 s; clocks of nodes differ."""
-_LONGEST_HOLDER = 253
-"""The longest name of a node."""
+_LONGEST_NAME = 253
+"""Of an object: longer ones are cut before they are kept."""
 _SERVICE_NAME = "kubernetes.io/service-name"
 _NAMED = 3
 
@@ -134,9 +134,9 @@ def parse_lease(obj: Json) -> Lease:
     """Read a Lease."""
     meta, spec = as_mapping(obj.get("metadata")), as_mapping(obj.get("spec"))
     return Lease(
-        namespace=as_text(meta.get("namespace")),
-        name=as_text(meta.get("name")),
-        holder=as_text(spec.get("holderIdentity"))[:_LONGEST_HOLDER],
+        namespace=_read_text(meta.get("namespace")),
+        name=_read_text(meta.get("name")),
+        holder=_read_text(spec.get("holderIdentity")),
         renewed=as_text(spec.get("renewTime"))[:LONGEST_WORD],
     )
 
@@ -146,13 +146,17 @@ def parse_endpoint_slice(obj: Json) -> tuple[Key, ServiceEndpoints]:
     meta = as_mapping(obj.get("metadata"))
     found = [as_mapping(each) for each in as_list(obj.get("endpoints"))]
     serving = (
-        as_text(each.get("nodeName"))
+        _read_text(each.get("nodeName"))
         for each in found
         if as_mapping(each.get("conditions")).get("serving") is not False
     )
-    service = as_text(as_mapping(meta.get("labels")).get(_SERVICE_NAME))
+    service = _read_text(as_mapping(meta.get("labels")).get(_SERVICE_NAME))
     endpoints = ServiceEndpoints(has_any=bool(found), serving=frozenset(filter(None, serving)))
-    return (as_text(meta.get("namespace")), service), endpoints
+    return (_read_text(meta.get("namespace")), service), endpoints
+
+
+def _read_text(value: object) -> str:
+    return as_text(value)[:_LONGEST_NAME]
 
 
 def build_slice_selector(services: Iterable[Service]) -> str:

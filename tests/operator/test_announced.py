@@ -2,7 +2,9 @@
 
 import pytest
 
+from fipop.api import names
 from tests.harness.fleet import Fleet
+from tests.harness.history import FLOATING_IPS
 
 A, X = "c-m-a", "10.0.0.10"
 INTERVAL = 60
@@ -153,6 +155,21 @@ async def test_a_guest_cluster_that_is_not_opted_in_shows_nothing() -> None:
     fleet.guests[A].announce(X)
     await fleet.pass_time(600)
     assert fleet.addresses(A)
+    assert not [each for each in fleet.status(A)["conditions"] if each["type"] == "Announced"]
+
+
+async def test_nothing_is_shown_of_a_guest_cluster_that_is_not_visited_any_more() -> None:
+    fleet = await announced()
+    fleet.annotate((FLOATING_IPS, A, "web"), {names.ANNOTATION_CLUSTER: "another"})
+    await fleet.pass_time(AGREED)
+    assert fleet.condition(A, "GuestConfigured")[0] == "False"
+    assert not [each for each in fleet.status(A)["conditions"] if each["type"] == "Announced"]
+
+
+async def test_opting_out_takes_the_condition_away() -> None:
+    fleet = await announced()
+    fleet.opt_in(A, **{names.LABEL_OPT_IN: "false"})
+    await fleet.pass_time(AGREED)
     assert not [each for each in fleet.status(A)["conditions"] if each["type"] == "Announced"]
 
 
