@@ -48,8 +48,6 @@ PAUSED = ConditionContent(
 GOING = ConditionContent(
     verdict=Verdict.UNKNOWN, reason=LEAVING, message="Rancher is removing the guest cluster."
 )
-NOT_READ = "NotRead"
-"""The reason of `Announced` if what shows it could not be read."""
 NO_ADDRESS = Blocker(reason="NoAddress", message="The FloatingIP has no address yet.")
 CONFLICT = "AddressConflict"
 RELEASE_CONDITIONS = {
@@ -91,7 +89,8 @@ class StatusBuilder:
             mismatch=self._describe_mismatch(floating_ip, decision),
         )
         guest = _guest(floating_ip, binding, observation)
-        if self.inventory.is_leaving(floating_ip.namespace):
+        is_leaving = self.inventory.is_leaving(floating_ip.namespace)
+        if is_leaving:
             about_guest = [GOING.to_condition(ConditionType.GUEST_CONFIGURED)]
             guest = replace(guest, reachable=None) if guest is not None else None
         allocated = _allocated(addresses, decision.blockers)
@@ -104,7 +103,8 @@ class StatusBuilder:
         before, follows_services = floating_ip.status, record is not None and record.follows_services
         if follows_services:  # what becomes of its Services, the list of them writes
             conditions += [each for each in before.conditions if each.type == ConditionType.DEMAND_MET]
-        conditions += _find_announced(floating_ip, observation, addresses)
+        if binding.blocker is None and not is_leaving:
+            conditions += _find_announced(floating_ip, observation, addresses)
         first = next(iter(decision.holds), None)
         generation = floating_ip.metadata.generation
         return FloatingIPStatus(
@@ -250,13 +250,8 @@ def _find_announced(
         return []
     if observation is None:
         return [before] if before is not None else []
-    if observation.unreachable is not None:
-        if before is None:
-            return []
-        message = observation.unreachable.message
-        unread = ConditionContent(verdict=Verdict.UNKNOWN, reason=NOT_READ, message=message)
-        return [unread.to_condition(ConditionType.ANNOUNCED)]
-    found = observation.announced.get(floating_ip.key)
+    is_found = observation.served.get(floating_ip.key) == addresses
+    found = observation.announced.get(floating_ip.key) if is_found else None
     return [found.to_condition(ConditionType.ANNOUNCED)] if found is not None else []
 
 

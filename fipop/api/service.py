@@ -46,6 +46,7 @@ MOST_ADDRESSES = 16
 """How many parts of an annotation, of a status and of externalIPs a cloud provider counts."""
 MOST_PORTS = 256
 """A Service with more ports shares its address with none."""
+_LAST_PORT = 65535
 _LONGEST_PART, _LONGEST_TEXT = 64, 1024
 """How many characters are kept for each address of a text, and of any other text."""
 
@@ -275,5 +276,5 @@ def _digest_selector(value: object) -> str:
 def _read_ports(items: object) -> Iterable[Port]:
     for item in map(as_mapping, as_list(items)):
         port = item.get("port")
-        if isinstance(port, int):
+        if isinstance(port, int) and 0 < port <= _LAST_PORT:
             yield port, as_text(item.get("protocol")) or "TCP"

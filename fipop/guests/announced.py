@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
-from fipop.addresses.status import NOT_READ
 from fipop.api.codec import parse_time
 from fipop.api.conditions import ConditionContent, ConditionType, Verdict, find_condition
 from fipop.api.objects import FloatingIP, FloatingIPStatus
@@ -31,12 +31,12 @@ from fipop.api.service import Service
 from fipop.helm.workloads import KUBE_VIP_CLASS, KubeVipMode
 from fipop.ipam.addresses import Address, format_address
 from fipop.jsons import Json, as_list, as_mapping, as_text
-from fipop.texts import LONGEST_WORD, clean, read_name
+from fipop.texts import LONGEST_WORD, clean, is_object_name, read_name
 
 ANNOUNCED, NOT_USED, NO_ENDPOINTS = "Announced", "NotUsed", "NoEndpoints"
 NO_LEADER, NOT_TAKEN, OTHER_NODE = "NoLeader", "NotTaken", "OtherNode"
 NO_ENDPOINT_THERE, SEVERAL_NODES = "LeaderHasNoEndpoint", "SeveralNodes"
-MODE_NOT_SEEN, TOO_MANY_SERVICES = "ModeNotSeen", "TooManyServices"
+MODE_NOT_SEEN, TOO_MANY_SERVICES, NOT_READ = "ModeNotSeen", "TooManyServices", "NotRead"
 
 _DARK = frozenset({NO_LEADER, NOT_TAKEN, OTHER_NODE})
 """The reasons that can be the fault of what helm changed."""
@@ -47,10 +47,13 @@ AGREE_SECONDS = 30.0
 """How far apart two readings are that agree: a takeover is over by then."""
 AGAIN_SECONDS = 40.0
 """When a guest cluster is read again whose reading does not agree with its condition."""
-COMPARED_SECONDS = 20.0
-"""How old a reading is at least that a Lease is compared with. kube-vip renews it every 2 s."""
+COMPARED_SECONDS, COMPARED_MOST_SECONDS = 20.0, 60.0
+"""How old a reading is that a Lease is compared with. kube-vip renews it every 2 s; a difference from an older reading
+does not show that it was renewed lately."""
 FRESH_SECONDS = 30.0
-"""How old a renewal is at most if there is no former reading. A Lease lasts 15 s; clocks of nodes differ."""
+"""How old a renewal is at most if there is no such reading. A Lease lasts 15 s; clocks of nodes differ."""
+_LONGEST_NAME = 253
+"""Of an object: longer ones are cut before they are kept."""
 _SERVICE_NAME = "kubernetes.io/service-name"
 _NAMED = 3
 
@@ -131,9 +134,9 @@ def parse_lease(obj: Json) -> Lease:
     """Read a Lease."""
     meta, spec = as_mapping(obj.get("metadata")), as_mapping(obj.get("spec"))
     return Lease(
-        namespace=as_text(meta.get("namespace")),
-        name=as_text(meta.get("name")),
-        holder=clean(spec.get("holderIdentity"), LONGEST_WORD),
+        namespace=_read_text(meta.get("namespace")),
+        name=_read_text(meta.get("name")),
+        holder=_read_text(spec.get("holderIdentity")),
         renewed=as_text(spec.get("renewTime"))[:LONGEST_WORD],
     )
 
@@ -143,13 +146,17 @@ def parse_endpoint_slice(obj: Json) -> tuple[Key, ServiceEndpoints]:
     meta = as_mapping(obj.get("metadata"))
     found = [as_mapping(each) for each in as_list(obj.get("endpoints"))]
     serving = (
-        as_text(each.get("nodeName"))
+        _read_text(each.get("nodeName"))
         for each in found
         if as_mapping(each.get("conditions")).get("serving") is not False
     )
-    service = as_text(as_mapping(meta.get("labels")).get(_SERVICE_NAME))
+    service = _read_text(as_mapping(meta.get("labels")).get(_SERVICE_NAME))
     endpoints = ServiceEndpoints(has_any=bool(found), serving=frozenset(filter(None, serving)))
-    return (as_text(meta.get("namespace")), service), endpoints
+    return (_read_text(meta.get("namespace")), service), endpoints
+
+
+def _read_text(value: object) -> str:
+    return as_text(value)[:_LONGEST_NAME]
 
 
 def build_slice_selector(services: Iterable[Service]) -> str:
@@ -171,11 +178,12 @@ def join_endpoints(slices: Iterable[tuple[Key, ServiceEndpoints]]) -> dict[Key, 
 def find_live(
     leases: Iterable[Lease], before: LeaseReading | None, *, at: float, guest_now: datetime
 ) -> dict[Key, str]:
-    """Return the holders of the Leases that are live: renewed since a reading that is old enough.
+    """Return the holders of the Leases that are live: renewed since a reading of the last minute that is old enough.
 
-    Without such a reading the time of the renewal is compared with that of the guest cluster's API server.
+    Without such a reading the time of the renewal is compared with that of the guest cluster's API server. If their
+    clocks differ, that is a doubt which the next reading ends, 40 s later.
     """
-    is_comparable = before is not None and at - before.at >= COMPARED_SECONDS
+    is_comparable = before is not None and COMPARED_SECONDS <= at - before.at <= COMPARED_MOST_SECONDS
     holders = {}
     for each in leases:
         former = before.renewed.get(each.key) if before is not None and is_comparable else None
@@ -199,7 +207,7 @@ def keep_reading(leases: Iterable[Lease], before: LeaseReading | None, *, at: fl
 # What is judged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AnnouncedCheck:
     """What is asked of one guest cluster: whether the addresses of its floating IPs are announced."""
 
@@ -208,11 +216,19 @@ class AnnouncedCheck:
     users: Mapping[Key, Mapping[Address, tuple[Service, ...]]]
     """By floating IP, the Services that want each of its addresses."""
 
-    @property
+    @cached_property
     def services(self) -> tuple[Service, ...]:
         """All these Services, each once."""
         found = {each.key: each for one in self.users.values() for those in one.values() for each in those}
         return tuple(found.values())
+
+    @property
+    def lease_keys(self) -> frozenset[Key]:
+        """The Leases that show who announces these Services; empty without kube-vip."""
+        if self.mode is None:
+            return frozenset()
+        own = (each.lease_key for each in self.services if self.mode.elects_each)
+        return frozenset((self.mode.common_lease, *own))
 
     @property
     def needs_network(self) -> bool:
@@ -250,7 +266,11 @@ def build_check(
 ) -> AnnouncedCheck:
     """Build the check of a guest cluster from its Services, and the addresses of each floating IP."""
     classes = mode.classes if mode is not None else frozenset({"", KUBE_VIP_CLASS})
-    users = {key: find_users(services, those, classes) for key, those in addresses.items()}
+    by_address = find_users(services, classes)
+    users = {
+        key: {address: tuple(by_address.get(address, ())) for address in those}
+        for key, those in addresses.items()
+    }
     return AnnouncedCheck(mode=mode, users=users)
 
 
@@ -267,16 +287,17 @@ def _list(addresses: Iterable[Address]) -> str:
     return ", ".join(map(format_address, addresses)) or "the FloatingIP"
 
 
-def find_users(
-    services: Iterable[Service], addresses: Iterable[Address], classes: frozenset[str]
-) -> dict[Address, tuple[Service, ...]]:
-    """Return which Services want each address to be announced, by what kube-vip itself goes by."""
-    served = [
-        each
-        for each in services
-        if each.is_load_balancer and not each.is_ignored and each.class_name in classes
-    ]
-    return {address: tuple(each for each in served if address in each.wanted) for address in addresses}
+def find_users(services: Iterable[Service], classes: frozenset[str]) -> dict[Address, list[Service]]:
+    """Return which Services want each address to be announced, by what kube-vip itself goes by.
+
+    Their names become a part of a request: one that is no name is left out.
+    """
+    found: dict[Address, list[Service]] = {}
+    for each in services:
+        is_served = each.is_load_balancer and not each.is_ignored and each.class_name in classes
+        for address in dict.fromkeys(each.wanted) if is_served and is_object_name(each.name) else ():
+            found.setdefault(address, []).append(each)
+    return found
 
 
 def judge_addresses(
@@ -303,7 +324,6 @@ class _Judgement:
     reason: str
     service: Service
     node: str = ""
-    lease: Key = ("", "")
 
 
 def _judge_address(
@@ -340,23 +360,23 @@ def _judge_service(address: Address, service: Service, network: Network) -> _Jud
     elif service.vip_host != node:
         reason = OTHER_NODE
     verdict = Verdict.TRUE if reason == ANNOUNCED else Verdict.FALSE
-    return _Judgement(verdict=verdict, reason=reason, service=service, node=node, lease=lease)
+    return _Judgement(verdict=verdict, reason=reason, service=service, node=node)
 
 
 def _describe_several(
     address: Address, announcing: Sequence[_Judgement], nodes: Sequence[str]
 ) -> ConditionContent:
     services = ", ".join(sorted({_name(each.service) for each in announcing})[:_NAMED])
+    names = ", ".join(map(read_name, nodes[:_NAMED]))
     message = (
-        f"Nodes {', '.join(nodes[:_NAMED])} announce {format_address(address)} at the same time, for Services "
-        f"{services}. Set the annotation kube-vip.io/leaseName of these Services to one name, with "
-        "externalTrafficPolicy Cluster."
+        f"Nodes {names} announce {format_address(address)} at the same time, for Services {services}. Set the "
+        "annotation kube-vip.io/leaseName of these Services to one name, with externalTrafficPolicy Cluster."
     )
     return ConditionContent(verdict=Verdict.FALSE, reason=SEVERAL_NODES, message=message)
 
 
 def _describe(address: Address, judged: _Judgement, mode: KubeVipMode) -> str:
-    text, service, node = format_address(address), _name(judged.service), judged.node
+    text, service, node = format_address(address), _name(judged.service), read_name(judged.node)
     restart = f"Run kubectl --namespace {mode.namespace} rollout restart daemonset {mode.name} there."
     match judged.reason:
         case "Announced":
@@ -367,7 +387,8 @@ def _describe(address: Address, judged: _Judgement, mode: KubeVipMode) -> str:
                 "it was read last. Start a pod of the Service."
             )
         case "NoLeader":
-            where = "/".join(judged.lease) if judged.lease[1] else "/".join(judged.service.lease_key)
+            lease = judged.service.lease_key if mode.elects_each else mode.common_lease
+            where = "/".join(map(read_name, lease))
             own = (
                 ", and the annotations kube-vip.io/serviceInterface and kube-vip.io/leaseName of the Service"
             )
@@ -394,8 +415,8 @@ def _describe(address: Address, judged: _Judgement, mode: KubeVipMode) -> str:
                 f"it. {hint}{restart}"
             )
         case _:
-            former = clean(judged.service.vip_host, LONGEST_WORD)
-            was = f"was announced by node {former} last" if former else "was never announced"
+            former = judged.service.vip_host
+            was = f"was announced by node {read_name(former)} last" if former else "was never announced"
             return (
                 f"{text} of Service {service} {was}, but node {node} holds the Lease now and has not taken it. "
                 f"{restart}"
@@ -421,8 +442,10 @@ def find_dark_since(
     condition = find_condition(floating_ip.status.conditions, ConditionType.ANNOUNCED)
     doubt = state.doubt if state is not None else None
     if condition is not None and condition.is_true:
-        is_dark = doubt is not None and doubt.verdict is Verdict.FALSE and doubt.reason in _DARK
-        return doubt.since if doubt is not None and is_dark else None
+        if doubt is not None and doubt.reason in _DARK:
+            return doubt.since
+        # Two readings agreed, and the status is not written yet.
+        return at if state is not None and state.shown is not None and state.shown.reason in _DARK else None
     left, is_false = floating_ip.status.last_announced, condition is not None and condition.reason in _DARK
     return at - (now - left).total_seconds() if left is not None and is_false else None
 

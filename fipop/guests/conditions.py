@@ -81,11 +81,7 @@ def describe_visit(
             for name, mismatch in mismatches.items()
         },
         served=desired.served,
-        announced={
-            key: state.shown
-            for key, state in visit.record.announced_states.items()
-            if state.shown is not None
-        },
+        announced=_list_announced(visit),
         conditions=conditions,
         releases=tuple(describe_status(each) for each in observed.releases if desired.keeps or each.revision)
         if observed is not None
@@ -93,17 +89,23 @@ def describe_visit(
     )
 
 
-def describe_failure(visit: Visit, error: FipopError, *, installs: bool) -> GuestObservation:
+def describe_failure(visit: Visit, error: FipopError, desired: DesiredState) -> GuestObservation:
     """Return what is known of a guest cluster that could not be visited."""
     is_expected, is_made = visit.expects(error), visit.guest.provisioned
     if visit.is_provisioning and (is_expected or not is_made):
-        return _provisioning(installs=installs)
+        return _provisioning(installs=desired.keeps)
     reason = "GuestUnreachable"
     if isinstance(error, NotConnectedError):
         reason = "GuestDisconnected"
     elif isinstance(error, KubeconfigMissingError):
         reason = "KubeconfigMissing"
-    return _unreachable(reason, str(visit.explain(error)), installs=installs)
+    found = _unreachable(reason, str(visit.explain(error)), installs=desired.keeps)
+    return replace(found, served=desired.served, announced=_list_announced(visit))
+
+
+def _list_announced(visit: Visit) -> dict[FloatingIPName, ConditionContent]:
+    found = visit.record.announced_states.items()
+    return {key: state.shown for key, state in found if state.shown is not None}
 
 
 def describe_status(release: Release) -> ReleaseStatus:

@@ -12,7 +12,7 @@ from fipop.guests.config_map import read_applied
 from fipop.ipam.addresses import Address
 from fipop.ipam.pool import Part, count_parts, parse_leniently
 from fipop.jsons import Json, as_list, as_mapping
-from fipop.texts import LONGEST_WORD, clean, read_name
+from fipop.texts import read_name
 
 CONFIG_MAP, SERVICE, NODE, ENDPOINTS = "ConfigMap", "Service", "Node", "Endpoints"
 
@@ -48,7 +48,7 @@ def find_in_use(
             for part in text.split(","):
                 found.add(part.strip(), user)
         if announces_on and service.may_be_announced_on:
-            left = replace(user, node=clean(service.vip_host, LONGEST_WORD))
+            left = replace(user, node=read_name(service.vip_host))
             for text in (service.annotation, service.request, service.note):
                 for part in text.split(","):
                     found.add(part.strip(), left)

@@ -135,7 +135,7 @@ async def read_network(
     mode = check.mode
     assert mode is not None, "without kube-vip nothing is announced"
     leases, slices = await asyncio.gather(
-        _read_leases(client, mode),
+        _read_leases(client, mode, check.lease_keys),
         client.list(
             ENDPOINT_SLICES,
             label_selector=build_slice_selector(check.services),
@@ -145,15 +145,18 @@ async def read_network(
     at, now = loop_time(), client.server_now()
     network = Network(
         holders=find_live(leases, before, at=at, guest_now=now),
-        common_lease=(mode.namespace, mode.lease_name),
+        common_lease=mode.common_lease,
         endpoints=join_endpoints(slices.items),
     )
     return network, keep_reading(leases, before, at=at)
 
 
-async def _read_leases(client: KubeClient, mode: KubeVipMode) -> tuple[Lease, ...]:
+async def _read_leases(
+    client: KubeClient, mode: KubeVipMode, wanted: frozenset[tuple[str, str]]
+) -> tuple[Lease, ...]:
     if mode.elects_each:
-        return (await client.list(LEASES, project=parse_lease)).items
+        listed = await client.list(LEASES, project=parse_lease)
+        return tuple(each for each in listed.items if each.key in wanted)
     found = await client.get(LEASES, mode.lease_name, namespace=mode.namespace)
     return (parse_lease(found),) if found is not None else ()
 

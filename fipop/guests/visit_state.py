@@ -135,8 +135,7 @@ class Visit:
         waits += [max(SOON_SECONDS, each.age_seconds / 2) for each in unready if each.revision]
         if is_judged and not self.needs_helm:
             waits.append(JUDGED_SECONDS)
-        if any(each.doubt is not None for each in self.record.announced_states.values()):
-            waits.append(AGAIN_SECONDS)
+        waits += self._list_second_readings()
         if self.written.outcome is Outcome.WITHHELD or isinstance(self.error, ConflictError):
             waits.append(SOON_SECONDS)
         retry = self._retry_seconds(self.error) if self.error is not None else None
@@ -152,7 +151,15 @@ class Visit:
             seconds = self._retry_seconds(error) if is_made else BOOT_SECONDS
             if is_made and isinstance(error, ConflictError):
                 seconds = SOON_SECONDS
-        return min(seconds or NEW_SECONDS, NEW_SECONDS) if self.is_new else seconds
+        if self.is_new:
+            return min(seconds or NEW_SECONDS, NEW_SECONDS)
+        waits = self._list_second_readings()
+        return min([*waits, *([seconds] if seconds is not None else [])], default=None)
+
+    def _list_second_readings(self) -> list[float]:
+        """Return when to come back for what one reading has found of addresses, and their conditions do not show."""
+        states = self.record.announced_states.values()
+        return [AGAIN_SECONDS] if any(each.doubt is not None for each in states) else []
 
     def _retry_seconds(self, error: FipopError) -> float | None:
         """Return when to try again what failed; None at the interval: an API server refuses the very object."""

@@ -15,12 +15,12 @@ from random import Random
 
 from fipop.addresses.claims import read_addresses
 from fipop.addresses.gate import Gate
-from fipop.addresses.guests import GuestObservation
+from fipop.addresses.guests import FloatingIPName, GuestObservation
 from fipop.addresses.in_use import InUseAddresses, Source
 from fipop.addresses.quarantine import request_reservation
 from fipop.addresses.reconciler import request_users
 from fipop.addresses.reservations import ReservationStore
-from fipop.api.conditions import ConditionType, find_condition
+from fipop.api.conditions import ConditionContent, ConditionType, Verdict, find_condition
 from fipop.api.objects import FloatingIPReservation
 from fipop.errors import (
     ApiError,
@@ -34,7 +34,7 @@ from fipop.guests.access import (
     VisitTimeoutError,
     read_access,
 )
-from fipop.guests.announced import build_check, restore_state, settle
+from fipop.guests.announced import NOT_READ, AnnouncedState, build_check, restore_state, settle
 from fipop.guests.conditions import describe_failure, describe_visit
 from fipop.guests.config_map import (
     ConfigMapWriter,
@@ -210,7 +210,8 @@ class VisitController:
             record.failures += not isinstance(error, NotConnectedError)
             record.releases = ()
             self._report_failure(visit, error)
-            observation = describe_failure(visit, error, installs=desired.keeps)
+            self._note_not_read(visit, desired, error)
+            observation = describe_failure(visit, error, desired)
             seconds = visit.seconds_until_retry(error)
         record.visited_at = loop_time()
         VISIT_SECONDS.labels(result_label(bool(observation.reachable))).observe(loop_time() - began)
@@ -353,9 +354,9 @@ class VisitController:
 
     async def _check_announced(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
         """Find out whether the addresses of its floating IPs are announced, if fipop keeps kube-vip there."""
-        record, before = visit.record, visit.record.announced_states
-        record.announced_states = {}
+        record = visit.record
         if not desired.keeps:
+            record.announced_states = {}
             return
         addresses = {each.key: read_addresses(each.status.addresses) for each in desired.floating_ips}
         mode = visit.observed.mode if visit.observed is not None else None
@@ -366,12 +367,22 @@ class VisitController:
                 network, record.lease_reading = await read_network(client, check, record.lease_reading)
             except (ApiError, GuestError) as error:
                 problem = sentence(str(error))
-        found, at = check.judge(network, problem), loop_time()
-        for each in desired.floating_ips:
-            state = before.get(each.key)
-            if state is None or state.addresses != each.status.addresses:
-                state = restore_state(each.status)
-            record.announced_states[each.key] = settle(state, found[each.key], at=at)
+        found, states = check.judge(network, problem), _find_states(record, desired)
+        record.announced_states = {
+            key: settle(state, found[key], at=loop_time()) for key, state in states.items()
+        }
+
+    def _note_not_read(self, visit: Visit, desired: DesiredState, error: FipopError) -> None:
+        """Take a visit that failed for a reading, of the floating IPs that show whether they are announced."""
+        found = ConditionContent(
+            verdict=Verdict.UNKNOWN, reason=NOT_READ, message=sentence(str(visit.explain(error)))
+        )
+        states = _find_states(visit.record, desired) if desired.keeps else {}
+        visit.record.announced_states = {
+            key: settle(state, found, at=loop_time())
+            for key, state in states.items()
+            if state.shown is not None
+        }
 
     async def _follow_services(self, visit: Visit) -> None:
         """Make the floating IPs that its Services need; what fails is tried again by a list of them alone."""
@@ -485,3 +496,13 @@ class VisitController:
 
     def _now(self) -> datetime:
         return self.guests.client.server_now()
+
+
+def _find_states(record: GuestRecord, desired: DesiredState) -> dict[FloatingIPName, AnnouncedState]:
+    """Return what is shown of each floating IP before a reading: as its status says, if it was not read yet."""
+    states = {}
+    for each in desired.floating_ips:
+        state = record.announced_states.get(each.key)
+        is_known = state is not None and state.addresses == each.status.addresses
+        states[each.key] = state if state is not None and is_known else restore_state(each.status)
+    return states

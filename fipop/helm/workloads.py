@@ -52,6 +52,11 @@ class KubeVipMode:
     """The classes of the Services that it announces; "" stands for none."""
 
     @property
+    def common_lease(self) -> tuple[str, str]:
+        """Namespace and name of the Lease for all Services."""
+        return self.namespace, self.lease_name
+
+    @property
     def announces_on(self) -> bool:
         """Whether it may announce a Service on that left type LoadBalancer."""
         return self.version < (1, 2, 4)

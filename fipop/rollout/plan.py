@@ -348,8 +348,9 @@ def _judge(
 
 def _has_gone_dark(member: Member, state: MemberState) -> bool:
     """Return whether an address of a guest cluster is announced no more since helm began there."""
-    began_at, dark_since = state.began_at, member.dark_since
-    return began_at is not None and dark_since is not None and dark_since >= began_at
+    # The start for the deadline can be later: a change of leader, a pause and a retry make no guest cluster late.
+    starts = [each for each in (state.began_at, member.began_at) if each is not None]
+    return bool(starts) and member.dark_since is not None and member.dark_since >= min(starts)
 
 
 def _takes_part(member: Member, rollout: Rollout, progress: Progress, settings: Settings) -> bool:

@@ -133,9 +133,7 @@ class Guest(ApiInMemory):
         target = self.parse(request.path)
         self.answered[target.plural if target is not None else ""] += 1
         if target is not None and target.plural == "leases" and self.leader and request.method == "GET":
-            key = ("leases", "kube-system", "plndr-svcs-lock")
-            spec = {"holderIdentity": self.leader, "renewTime": self.timestamp()}
-            self.put(key, {**_object(key), "spec": spec})
+            self.renew_lease()
         refused = self.forbidden | (self.protected if request.method != "GET" else set())
         if target is None or target.plural not in refused:
             self.is_asked = True
@@ -145,6 +143,12 @@ class Guest(ApiInMemory):
                 self.is_asked = False
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403}
         return Answer(status=403, body={**body, "reason": "Forbidden", "message": "as the test says"})
+
+    def renew_lease(self) -> None:
+        """Renew kube-vip's Lease."""
+        key = ("leases", "kube-system", "plndr-svcs-lock")
+        spec = {"holderIdentity": self.leader, "renewTime": self.timestamp()}
+        self.put(key, {**_object(key), "spec": spec})
 
     def write_config_map(self, *, namespace: str = "kube-system", **data: str) -> None:
         """Write keys of the ConfigMap as its owner does; underscores stand for dashes."""
@@ -178,10 +182,12 @@ class Guest(ApiInMemory):
         made = _object(key)
         self.put(key, {**made, "metadata": {**made["metadata"], "labels": labels}, "endpoints": endpoints})
 
-    def stop_announcing(self, name: str = "web", namespace: str = "default", *, note: str) -> None:
+    def stop_announcing(
+        self, name: str = "web", namespace: str = "default", *, note: str, node: str = "n1"
+    ) -> None:
         """Have a Service leave type LoadBalancer as fipop's cloud provider and kube-vip leave it: with a note."""
         service = self.objects["services", namespace, name]
-        annotations = {"kube-vip.io/vipHost": "n1", names.GROUP + "/assigned": note}
+        annotations = {"kube-vip.io/vipHost": node, names.GROUP + "/assigned": note}
         metadata = {**service["metadata"], "annotations": annotations}
         self.put(
             ("services", namespace, name),

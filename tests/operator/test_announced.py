@@ -2,7 +2,9 @@
 
 import pytest
 
+from fipop.api import names
 from tests.harness.fleet import Fleet
+from tests.harness.history import FLOATING_IPS
 
 A, X = "c-m-a", "10.0.0.10"
 INTERVAL = 60
@@ -71,6 +73,71 @@ async def test_one_reading_changes_nothing_and_is_repeated_40_s_later() -> None:
     assert fleet.condition(A, "Announced") == ("False", "NoLeader")
 
 
+async def test_a_kube_vip_that_died_between_two_visits_is_found_by_the_next_one() -> None:
+    """It renewed its Lease after the former reading, so both readings differ."""
+    fleet = await announced(interval=600)
+    guest = fleet.guests[A]
+    before = fleet.sessions[A]
+    while fleet.sessions[A] == before:
+        await fleet.pass_time(10)
+    await fleet.pass_time(200)
+    guest.renew_lease()
+    guest.leader = ""
+    await fleet.pass_time(400 + 50)
+    assert fleet.condition(A, "Announced") == ("False", "NoLeader")
+
+
+async def test_a_node_with_a_long_name() -> None:
+    fleet = await announced()
+    name = ".".join(["n" * 60] * 4)
+    fleet.guests[A].leader = name
+    fleet.guests[A].announce(X, node=name)
+    await fleet.pass_time(AGREED)
+    assert fleet.condition(A, "Announced") == ("True", "Announced")
+    assert name in fleet.message(A, "Announced")
+
+
+async def test_another_address_is_not_called_announced_for_what_was_found_of_the_former_one() -> None:
+    fleet = await announced()
+    fleet.change_range(iprange=f"{X}-10.0.0.20")
+    fleet.guests[A].seconds = 4.0
+    fleet.change(A, ipaddress="10.0.0.20")
+    await fleet.settle()
+    fleet.change_range(iprange=f"{X}-10.0.0.21")
+    for _ in range(AGREED):
+        await fleet.pass_time(1)
+        if fleet.addresses(A) == ["10.0.0.20"]:
+            shown = [each for each in fleet.status(A)["conditions"] if each["type"] == "Announced"]
+            assert [each["status"] for each in shown] in ([], ["Unknown"])
+    assert fleet.condition(A, "Announced") == ("Unknown", "NotUsed")
+
+
+async def test_a_guest_cluster_that_fails_to_answer_once_changes_nothing() -> None:
+    fleet = await announced()
+    fleet.guests[A].silent = True
+    while fleet.condition(A, "GuestConfigured")[0] == "True":
+        await fleet.pass_time(1)
+    fleet.guests[A].silent = False
+    for _ in range(AGREED):
+        assert fleet.condition(A, "Announced")[0] == "True"
+        await fleet.pass_time(1)
+    assert "lastAnnounced" not in fleet.status(A)
+
+
+async def test_an_address_is_not_called_announced_while_its_guest_cluster_cannot_be_reached_and_after() -> (
+    None
+):
+    fleet = await announced()
+    fleet.guests[A].silent, fleet.guests[A].leader = True, ""
+    await fleet.pass_time(3600)
+    assert fleet.condition(A, "Announced") == ("Unknown", "NotRead")
+    fleet.guests[A].silent = False
+    for _ in range(900):
+        await fleet.pass_time(1)
+        assert fleet.condition(A, "Announced")[0] != "True"
+    assert fleet.condition(A, "Announced") == ("False", "NoLeader")
+
+
 async def test_what_cannot_be_read_is_unknown() -> None:
     fleet = await announced()
     fleet.guests[A].forbidden.add("leases")
@@ -88,6 +155,21 @@ async def test_a_guest_cluster_that_is_not_opted_in_shows_nothing() -> None:
     fleet.guests[A].announce(X)
     await fleet.pass_time(600)
     assert fleet.addresses(A)
+    assert not [each for each in fleet.status(A)["conditions"] if each["type"] == "Announced"]
+
+
+async def test_nothing_is_shown_of_a_guest_cluster_that_is_not_visited_any_more() -> None:
+    fleet = await announced()
+    fleet.annotate((FLOATING_IPS, A, "web"), {names.ANNOTATION_CLUSTER: "another"})
+    await fleet.pass_time(AGREED)
+    assert fleet.condition(A, "GuestConfigured")[0] == "False"
+    assert not [each for each in fleet.status(A)["conditions"] if each["type"] == "Announced"]
+
+
+async def test_opting_out_takes_the_condition_away() -> None:
+    fleet = await announced()
+    fleet.opt_in(A, **{names.LABEL_OPT_IN: "false"})
+    await fleet.pass_time(AGREED)
     assert not [each for each in fleet.status(A)["conditions"] if each["type"] == "Announced"]
 
 
@@ -119,12 +201,14 @@ async def rolled_out(*, options: dict[str, str] | None = None) -> Fleet:
     """Have three guest clusters whose addresses are announced, with a target that was completed."""
     fleet = Fleet()
     fleet.set_options(
-        operateGuestClusterInterval="60",
-        kubevipUpdate="true",
-        kubevipRolloutCanaries="1",
-        kubevipRolloutMinSuccessTime="60",
-        kubevipRolloutProgressDeadline="300",
-        **(options or {}),
+        **{
+            "operateGuestClusterInterval": "60",
+            "kubevipUpdate": "true",
+            "kubevipRolloutCanaries": "1",
+            "kubevipRolloutMinSuccessTime": "60",
+            "kubevipRolloutProgressDeadline": "300",
+            **(options or {}),
+        }
     )
     fleet.add_range()
     for guest_id in ("c-m-a", "c-m-b", "c-m-c"):
@@ -151,6 +235,17 @@ async def test_a_target_with_which_kube_vip_announces_nothing_stops_at_the_canar
     await fleet.pass_time(300)
     assert fleet.condition("c-m-a", "Announced") == ("True", "Announced"), "it was rolled back"
     assert "RolloutStopped" in {reason for _, reason, _ in fleet.events("kube-fip-config")}
+
+
+async def test_a_guest_cluster_does_not_succeed_while_its_second_reading_is_under_way() -> None:
+    fleet = await rolled_out()
+    before = {each: len(guest.of_kind("secrets")) for each, guest in fleet.guests.items()}
+    fleet.guests["c-m-a"].seconds = 4.0
+    fleet.helm.dark.add("blind")
+    fleet.set_options(kubevipChartValues="note: blind")
+    await fleet.pass_time(1200)
+    changed = [each for each, guest in fleet.guests.items() if len(guest.of_kind("secrets")) > before[each]]
+    assert changed == ["c-m-a"]
 
 
 async def test_an_address_that_was_dark_before_does_not_stop_a_rollout() -> None:

