@@ -47,7 +47,7 @@ AGREE_SECONDS = 30.0
 """How far apart two readings are that agree: a takeover is over by then."""
 AGAIN_SECONDS = 40.0
 """When a guest cluster is read again whose reading does not agree with its condition."""
-COMPARED_SECONDS, COMPARED_MOST_SECONDS = 20.0, 60.0
+COMPARED_SECONDS, COMPARED_MOST_SECONDS = 20.0, 50.0
 """How old a reading is that a Lease is compared with. kube-vip renews it every 2 s; a difference from an older reading
 does not show that it was renewed lately."""
 FRESH_SECONDS = 30.0
@@ -95,6 +95,10 @@ class LeaseReading:
     """By the loop's clock."""
     renewed: Mapping[Key, str]
 
+    def is_comparable(self, at: float) -> bool:
+        """Return whether a later reading shows by a difference that a Lease was renewed lately."""
+        return COMPARED_SECONDS <= at - self.at <= COMPARED_MOST_SECONDS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
@@ -104,6 +108,8 @@ class Network:
     """The holders of live Leases."""
     common_lease: Key = ("", "")
     """The Lease for all Services that have none of their own."""
+    is_unsure: bool = False
+    """Whether a Lease may be live that is none by the clock: a second reading shows it."""
     endpoints: Mapping[Key, ServiceEndpoints] = field(default_factory=dict)
     """By Service."""
 
@@ -178,12 +184,11 @@ def join_endpoints(slices: Iterable[tuple[Key, ServiceEndpoints]]) -> dict[Key, 
 def find_live(
     leases: Iterable[Lease], before: LeaseReading | None, *, at: float, guest_now: datetime
 ) -> dict[Key, str]:
-    """Return the holders of the Leases that are live: renewed since a reading of the last minute that is old enough.
+    """Return the holders of the Leases that are live: renewed since a reading that is comparable.
 
-    Without such a reading the time of the renewal is compared with that of the guest cluster's API server. If their
-    clocks differ, that is a doubt which the next reading ends, 40 s later.
+    Without such a reading the time of the renewal is compared with that of the guest cluster's API server.
     """
-    is_comparable = before is not None and COMPARED_SECONDS <= at - before.at <= COMPARED_MOST_SECONDS
+    is_comparable = before is not None and before.is_comparable(at)
     holders = {}
     for each in leases:
         former = before.renewed.get(each.key) if before is not None and is_comparable else None
@@ -195,6 +200,17 @@ def find_live(
         if each.holder and is_live:
             holders[each.key] = each.holder
     return holders
+
+
+def is_unsure(
+    leases: Iterable[Lease], live: Mapping[Key, str], before: LeaseReading | None, at: float
+) -> bool:
+    """Return whether a Lease that is not live was renewed since the former reading: clocks may differ."""
+    if before is not None and before.is_comparable(at):
+        return False
+    former = before.renewed if before is not None else {}
+    stale = (each for each in leases if each.holder and each.key not in live)
+    return any(former.get(each.key) != each.renewed for each in stale)
 
 
 def keep_reading(leases: Iterable[Lease], before: LeaseReading | None, *, at: float) -> LeaseReading:

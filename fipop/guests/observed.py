@@ -19,6 +19,7 @@ from fipop.guests.announced import (
     Network,
     build_slice_selector,
     find_live,
+    is_unsure,
     join_endpoints,
     keep_reading,
     parse_endpoint_slice,
@@ -143,9 +144,11 @@ async def read_network(
         ),
     )
     at, now = loop_time(), client.server_now()
+    holders = find_live(leases, before, at=at, guest_now=now)
     network = Network(
-        holders=find_live(leases, before, at=at, guest_now=now),
+        holders=holders,
         common_lease=mode.common_lease,
+        is_unsure=is_unsure(leases, holders, before, at),
         endpoints=join_endpoints(slices.items),
     )
     return network, keep_reading(leases, before, at=at)

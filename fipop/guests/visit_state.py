@@ -72,6 +72,8 @@ class Visit:
     observed: Observed | None = None
     """Its releases; None if there are none to look at, or they could not be read."""
     observed_at: float = 0.0
+    is_unsure: bool = False
+    """Whether a second reading shows who announces its addresses, and this one does not."""
     unseen: FipopError | None = None
     """Why they could not be read."""
     written: ConfigMapResult = field(default_factory=ConfigMapResult)
@@ -159,7 +161,8 @@ class Visit:
     def _list_second_readings(self) -> list[float]:
         """Return when to come back for what one reading has found of addresses, and their conditions do not show."""
         states = self.record.announced_states.values()
-        return [AGAIN_SECONDS] if any(each.doubt is not None for each in states) else []
+        has_doubt = any(each.doubt is not None for each in states)
+        return [AGAIN_SECONDS] if has_doubt or self.is_unsure else []
 
     def _retry_seconds(self, error: FipopError) -> float | None:
         """Return when to try again what failed; None at the interval: an API server refuses the very object."""

@@ -367,6 +367,8 @@ class VisitController:
                 network, record.lease_reading = await read_network(client, check, record.lease_reading)
             except (ApiError, GuestError) as error:
                 problem = sentence(str(error))
+            else:
+                visit.is_unsure = network.is_unsure
         found, states = check.judge(network, problem), _find_states(record, desired)
         record.announced_states = {
             key: settle(state, found[key], at=loop_time()) for key, state in states.items()

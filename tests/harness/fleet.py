@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from ipaddress import ip_address
 from random import Random
@@ -77,6 +77,8 @@ class Guest(ApiInMemory):
     """So many of the next writes take effect, and their answers never arrive."""
     leader: str = "n1"
     """The node that holds kube-vip's Lease and renews it whenever it is read; "" if it renews it no more."""
+    clock_behind: int = 0
+    """By how many seconds the clock of that node is behind."""
     asked: int = 0
     """How many requests Rancher was asked to pass on to it."""
     is_asked: bool = False
@@ -147,7 +149,8 @@ class Guest(ApiInMemory):
     def renew_lease(self) -> None:
         """Renew kube-vip's Lease."""
         key = ("leases", "kube-system", "plndr-svcs-lock")
-        spec = {"holderIdentity": self.leader, "renewTime": self.timestamp()}
+        renewed = virtual_now() - timedelta(seconds=self.clock_behind)
+        spec = {"holderIdentity": self.leader, "renewTime": renewed.isoformat().replace("+00:00", "Z")}
         self.put(key, {**_object(key), "spec": spec})
 
     def write_config_map(self, *, namespace: str = "kube-system", **data: str) -> None:

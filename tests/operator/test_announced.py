@@ -87,6 +87,20 @@ async def test_a_kube_vip_that_died_between_two_visits_is_found_by_the_next_one(
     assert fleet.condition(A, "Announced") == ("False", "NoLeader")
 
 
+async def test_the_clock_of_a_node_can_be_behind() -> None:
+    fleet = await announced(interval=600)
+    guest = fleet.guests[A]
+    guest.leader = ""
+    await fleet.pass_time(1300)
+    assert fleet.condition(A, "Announced") == ("False", "NoLeader")
+    guest.leader, guest.clock_behind = "n1", 120
+    await fleet.pass_time(600 + 50)
+    assert fleet.condition(A, "Announced") == ("True", "Announced")
+    for _ in range(60):
+        await fleet.pass_time(30)
+        assert fleet.condition(A, "Announced") == ("True", "Announced")
+
+
 async def test_a_node_with_a_long_name() -> None:
     fleet = await announced()
     name = ".".join(["n" * 60] * 4)
