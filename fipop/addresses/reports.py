@@ -104,7 +104,7 @@ class Reports:
             known = uses.readings.get(source, Reading(EPOCH, InUseAddresses()))
             uses.readings[source] = Reading(EPOCH, InUseAddresses(known.found.parts + parts))
         uses.could[range_name] = uses.could.get(range_name, frozenset()) | {each.part for each in parts}
-        self._locate(guest_id, uses, [range_name])
+        self._locate(guest_id, uses, self.pools.names())
 
     def forget(self, guest_id: str) -> News:
         """Forget what a guest cluster used."""

@@ -116,6 +116,23 @@ async def test_what_a_guest_cluster_uses_by_hand_is_known_after_each_change_of_l
     assert fleet.problems == []
 
 
+async def test_what_one_range_shows_counts_in_each_range_of_its_address_space() -> None:
+    """Also when the range that showed it is gone, and the guest cluster cannot be read."""
+    fleet = build(A, B)
+    fleet.guests[B].add_service(X)
+    await begin(fleet)
+    fleet.add_range("other", clusterSelector=EVERY_GUEST)  # the same addresses, which the older range assigns
+    await fleet.pass_time(LONG)
+    fleet.guests[B].hanging = True
+    await hand_over(fleet)
+    await fleet.pass_time(LONG)
+    fleet.remove_range()
+    await fleet.settle()
+    fleet.ask(A, range_name="other")
+    await fleet.pass_time(5)
+    assert fleet.addresses(A) == [Y]
+
+
 async def test_a_use_that_was_found_ten_seconds_ago_is_known() -> None:
     fleet = build(A, B)
     fleet.set_options(operateGuestClusterInterval="30")
