@@ -127,7 +127,7 @@ ADDRESSES = snapshot(
         build_range("nearly", "10.3.1.1-10.3.1.10"),
         build_range("invalid", "nonsense"),
         build_range("draining", "10.4.0.0/24", draining=True),
-        build_range("misplaced", "10.5.0.0/16", annotations={"harvesterClusterName": "nowhere"}),
+        build_range("misplaced", "10.255.0.0/16", annotations={"harvesterClusterName": "nowhere"}),
         build_range("six", "fd00::/64"),
         build_range("dual", "10.6.0.0/12,fd01::/64", addressSpace="lab"),
     ],
