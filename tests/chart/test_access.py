@@ -73,6 +73,7 @@ BASE = table("""
     kube-fip           -                            configmaps/kube-fip-config get
     kube-fip           -                            configmaps/fipop-rollout get,patch
     kube-fip           -                            configmaps               create
+    kube-fip           apps                         deployments              list
     fleet-default      -                            secrets                  get
     cattle-global-data -                            secrets                  get
 """)

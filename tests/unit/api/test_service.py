@@ -73,9 +73,9 @@ def test_texts_and_lists_are_bounded() -> None:
 
 
 def test_a_service_with_too_many_ports_has_none_to_share_by() -> None:
-    ports = [{"port": number, "protocol": "UDP"} for number in range(MOST_PORTS + 1)]
+    ports = [{"port": number, "protocol": "UDP"} for number in range(1, MOST_PORTS + 2)]
     assert service(ports=ports).ports == frozenset()
-    assert service(ports=[{"port": 80}, {"port": "x"}, ports[0]]).ports == {(80, "TCP"), (0, "UDP")}
+    assert service(ports=[{"port": 80}, {"port": "x"}, ports[0]]).ports == {(80, "TCP"), (1, "UDP")}
 
 
 def test_the_condition_of_the_cloud_provider_is_read_among_others() -> None:
