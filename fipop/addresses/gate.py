@@ -114,11 +114,14 @@ class Gate:
         """Note that a range is another one than the last leader knew."""
         self._is_outdated = bool(self.untried)
 
+    def note_reached(self) -> None:
+        """Note that Services or nodes of a guest cluster were read: Rancher works."""
+        if self._read_at is None:
+            self._read_at = loop_time()
+
     def note_read(self, guest_id: str) -> None:
         """Note that a guest cluster was read wholly."""
         self.inventory.records.of(guest_id).was_read = True
-        if self._read_at is None:
-            self._read_at = loop_time()
         self.note_left(guest_id)
 
     def note_gone(self, guest_id: str) -> None:

@@ -452,6 +452,7 @@ class VisitController:
         self.queues.add(
             *request_users(inventory, inventory.reports.take(guest_id, source, visit.began, found))
         )
+        self.gate.note_reached()
         if inventory.reports.read_since(guest_id) is not None:
             self.queues.add(*map(request_reservation, inventory.find_quarantined(guest_id)))
             self.gate.note_read(guest_id)
