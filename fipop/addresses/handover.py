@@ -27,7 +27,7 @@ from fipop.api.codec import parse_time
 from fipop.api.objects import FloatingIPRange
 from fipop.errors import UnavailableError
 from fipop.interfaces import loop_time
-from fipop.jsons import as_list, as_mapping, as_text
+from fipop.jsons import as_mapping, as_text
 
 MAX_AGE = timedelta(minutes=5)
 """How old T is at most: a Lease that was restored with its store is normally older."""
@@ -60,8 +60,8 @@ def read_note(text: str) -> Note | None:
         found = as_mapping(json.loads(text))
     except (ValueError, RecursionError):
         return None
-    at, waits = parse_time(found.get("at")), as_list(found.get("waits"))
-    if at is None or not all(isinstance(each, str) for each in waits):
+    at, waits = parse_time(found.get("at")), found.get("waits")
+    if at is None or not isinstance(waits, list) or not all(isinstance(each, str) for each in waits):
         return None
     return Note(at=at, ranges=as_text(found.get("ranges")), waits=frozenset(waits))
 

@@ -398,6 +398,23 @@ async def test_a_leader_that_finds_its_lease_changed_hands_nothing_over() -> Non
     assert fleet.addresses(A) == [Y]
 
 
+@pytest.mark.parametrize("waits", [None, B, {B: 1}, [B, 1]])
+async def test_what_a_lease_says_without_a_list_of_who_is_waited_for_is_relied_on_by_no_leader(
+    waits: object,
+) -> None:
+    fleet = await begin(build(A, B))
+    for each in fleet.operators:
+        await fleet.stop(each)
+    found = {name: each for name, each in (note(fleet) or {}).items() if name != "waits"}
+    found |= {"waits": waits} if waits is not None else {}
+    fleet.annotate(LEASE, {names.ANNOTATION_HANDOVER: json.dumps(found)})
+    fleet.guests[B].add_service(X)
+    fleet.guests[B].seconds = SLOW_SECONDS
+    fleet.ask(A)
+    await fleet.start(seconds=GATE_SECONDS)
+    assert fleet.addresses(A) == [Y]
+
+
 @pytest.mark.parametrize("verb", ["replace", "get"])
 async def test_a_renewal_whose_answer_is_lost_changes_nothing(verb: str) -> None:
     fleet = await begin(build(A, B))
