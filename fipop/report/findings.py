@@ -223,6 +223,12 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
             yield point(
                 _OPERATOR, Severity.INFO, "RangeWaiting", each, "Check that the guest cluster answers"
             )
+        for one in filter(lambda one: one.more, lease.problems):
+            message = (
+                f"the operator's Lease has no room for {one.more} more guest clusters with such a problem"
+            )
+            advice = f"kubectl get events -A --field-selector reason={one.reason}"
+            yield point(_OPERATOR, Severity.WARNING, one.reason, message, advice)
     elif "the operator's Lease" not in unread:
         what = f"Lease {names.LEASE_NAME} in namespace {namespace}"
         message = f"{what} does not exist" if lease is None else f"no pod has renewed {what} in time"

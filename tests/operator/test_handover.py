@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fipop.api import names
-from tests.harness.fleet import EVERY_GUEST, NAMESPACE, RANGES, Fleet, Running, build_fleet
+from tests.harness.fleet import EVERY_GUEST, NAMESPACE, RANGES, WORKSPACE, Fleet, Running, build_fleet
 from tests.operator.handover_fleet import LIMITS, live
 
 A, B, C, D = "c-m-a", "c-m-b", "c-m-c", "c-m-d"
@@ -459,13 +459,21 @@ async def test_what_is_known_goes_with_renewals_and_changes_every_thirty_seconds
     assert max(ages) <= 95
 
 
-async def test_the_lease_is_smaller_than_four_kibibytes() -> None:
+@pytest.mark.parametrize("gone", [0, 8, 200])
+async def test_the_lease_is_smaller_than_four_kibibytes(gone: int) -> None:
+    """Also if hundreds of guest clusters stand on what is gone, each on another thing or many on one."""
     long = [f"c-m-{number:02}-{'x' * 54}" for number in range(200)]
     fleet = build(A)
     for each in long[:16]:
         fleet.add_guest(each, connected=False).hanging = True
     for each in long[16:]:
         fleet.add_guest(each).hanging = True
+    for each in long:
+        fleet.put_on_harvester(each, "hv1")
+    for each in long[:gone]:
+        fleet.memory.remove(("harvesterconfigs", WORKSPACE, f"nodes-{each}"))
+    if gone < len(long):
+        fleet.memory.remove(("secrets", "cattle-global-data", "cc-hv1"))
     await fleet.pass_time(LONG)
     await fleet.start()
     sizes = []
@@ -478,6 +486,8 @@ async def test_the_lease_is_smaller_than_four_kibibytes() -> None:
     await fleet.pass_time(10)
     assert note(fleet)["waits"] == sorted(long[:16])
     assert max(sizes) < 4096
+    problems = fleet.problems_on_lease()
+    assert sum(len(each["guests"]) + each["more"] for each in problems) == len(long)
 
 
 def _timestamp(text: str) -> float:

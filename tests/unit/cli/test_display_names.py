@@ -127,3 +127,19 @@ def test_why_a_guest_cluster_has_no_floating_ip_is_told_everywhere(
     result = run(*command, found=with_problem("c-m-1", opted_in=opted_in))
     assert "cause stands here" in result.stdout
     assert result.stdout.lower().count("cause stands here") == 1
+
+
+@pytest.mark.parametrize("command", ["status", "check"])
+def test_guest_clusters_for_whose_problems_the_lease_has_no_room_are_told_of(
+    run: Callable[..., Any], command: str
+) -> None:
+    problem = GuestProblem(
+        reason="GuestUnresolved", message="The cause stands here.", guests=("c-m-1",), more=460
+    )
+    lease = LeaderLease(holder="x", renewed=NOW, duration_seconds=15.0, problems=(problem,))
+    found = snapshot(
+        clusters=[build_cluster("demo", "c-m-1")], installation=healthy_installation(leadership=lease)
+    )
+    output = run(command, found=found).stdout
+    assert "460 more guest clusters" in output
+    assert "kubectl get events -A --field-selector reason=GuestUnresolved" in output
