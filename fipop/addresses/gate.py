@@ -84,8 +84,8 @@ class Gate:
 
     @property
     def has_tried_all(self) -> bool:
-        """Whether new addresses are assigned by what this process read itself."""
-        return self.is_open and not self.untried
+        """Whether new addresses are assigned by what this process read itself: if it could read nothing, by nothing."""
+        return self.is_open and not self.untried and self._read_at is not None
 
     def waits_for(self, guest_id: str) -> bool:
         """Return whether new addresses wait for a guest cluster."""

@@ -22,6 +22,7 @@ AFTER_A_STOP, AFTER_A_KILL = 5.0, 20.0
 SLOW_SECONDS = 5.0
 """For each request of a guest cluster: reading it takes longer than a change of leader."""
 GATE_SECONDS = 60.0
+UNREADABLE_SECONDS = 600.0
 MAX_AGE = 300.0
 LEASE = ("leases", NAMESPACE, names.LEASE_NAME)
 
@@ -374,6 +375,40 @@ async def test_a_series_of_restarts_does_not_make_old_knowledge_young() -> None:
     await fleet.settle()
     assert fleet.addresses(A) == []
     await fleet.pass_time(GATE_SECONDS)
+    assert fleet.addresses(A) == [Y]
+
+
+async def test_a_series_of_restarts_while_rancher_is_away_does_not_make_old_knowledge_young() -> None:
+    """Each leader tries every guest cluster, and reads none."""
+    fleet = await begin(build(A, B))
+    for each in fleet.guests.values():
+        each.status = 502
+    fleet.guests[B].add_service(X)
+    notes = []
+    for _ in range(9):
+        await fleet.start(seconds=1)
+        await hand_over(fleet, seconds=40)
+        notes.append(note(fleet))
+    assert len({each["at"] for each in notes if each is not None}) == 1
+    assert notes[-1] is None
+    for each in fleet.guests.values():
+        each.status, each.seconds = 0, SLOW_SECONDS
+    await fleet.start(seconds=1)
+    await hand_over(fleet, lambda: fleet.ask(A), seconds=GATE_SECONDS)
+    assert fleet.addresses(A) == [Y]
+
+
+async def test_a_leader_that_could_read_no_guest_cluster_hands_nothing_over() -> None:
+    fleet = build(A, B)
+    for each in fleet.guests.values():
+        each.status = 502
+    fleet.guests[B].add_service(X)
+    await begin(fleet)
+    await fleet.pass_time(UNREADABLE_SECONDS)
+    assert note(fleet) is None
+    for each in fleet.guests.values():
+        each.status, each.seconds = 0, SLOW_SECONDS
+    await hand_over(fleet, lambda: fleet.ask(A), seconds=GATE_SECONDS)
     assert fleet.addresses(A) == [Y]
 
 
