@@ -198,6 +198,13 @@ FAULTS = (
         test=f"{HANDOVER}a_series_of_restarts_does_not_make_old_knowledge_young",
     ),
     Fault(
+        "a-try-without-an-answer-makes-old-knowledge-young",
+        f"{ADDRESSES}/gate.py",
+        " and self._read_at is not None",
+        "",
+        test=f"{HANDOVER}a_series_of_restarts_while_rancher_is_away_does_not_make_old_knowledge_young",
+    ),
+    Fault(
         "a-lease-that-changed-is-trusted",
         f"{ADDRESSES}/handover.py",
         "        elif not is_as_written:\n            self.end()\n",
