@@ -236,8 +236,8 @@ class GuestReconciler:
         """Return the guests on any Harvester cluster, if one is new, or has another name: they may be on that one."""
         old, new = change.old, change.new
         is_new = new is not None and new.is_harvester and (old is None or not old.is_harvester)
-        # Its kind may not be known (yet).
-        is_renamed = new is not None and old is not None and old.display_name != new.display_name
+        may_be_one = new is not None and new.may_be_harvester
+        is_renamed = may_be_one and old is not None and old.display_name != change.latest.display_name
         if not (is_new or is_renamed):
             return ()
         return tuple(each.id for each in self.guests.inventory.known_guests() if each.on_harvester)

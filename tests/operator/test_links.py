@@ -297,3 +297,19 @@ async def test_what_is_not_on_harvester_is_compared_with_no_network() -> None:
     await fleet.start()
     await fleet.pass_time(MINUTE)
     assert fleet.condition(B, "Ready") == ("True", "Ready")
+
+
+async def test_the_name_of_a_cluster_that_is_no_harvester_has_no_links_of_others_read_again() -> None:
+    fleet = build()
+    fleet.add_guest(B)
+    link = fleet.begin().link
+    await fleet.pass_time(VISITED)
+    counts = []
+    for name in ("", "berlin"):
+        before = link.requests["get", "harvesterconfigs"]
+        for number in range(30):
+            if name:
+                fleet.rename_harvester(B.removeprefix("c-"), f"{name}-{number}")
+            await fleet.pass_time(MINUTE / 5)
+        counts.append(link.requests["get", "harvesterconfigs"] - before)
+    assert counts[1] <= counts[0] + 1
