@@ -178,13 +178,20 @@ class GuestDirectory:
     def _note(self, guest_id: str, found: Discovery) -> News:
         if isinstance(found, NotAGuest):
             return self.drop(guest_id)
-        guest, is_resolved = self.inventory.known(guest_id), self.inventory.is_resolved(guest_id)
+        known = self.inventory.known(guest_id)
+        guest, is_resolved = known, self.inventory.is_resolved(guest_id)
         if isinstance(found, Guest):
             guest, is_resolved = found, True
         elif found.guest is not None:
             guest, is_resolved = found.guest, found.is_resolved
         elif not is_resolved:
             guest = None
+        if known is not None and (
+            guest is None or known.harvester_cluster_name != guest.harvester_cluster_name
+        ):
+            forget_guest(
+                known.cluster_name
+            )  # else each name of its Harvester cluster leaves its events behind
         problem = "" if isinstance(found, Guest) else sentence(found.message)
         return self.inventory.note_guest(guest_id, guest, is_resolved=is_resolved, problem=problem)
 
