@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fipop.addresses.claims import Claim, address_of, read_addresses
-from fipop.addresses.holders import find_holder
+from fipop.addresses.holders import can_take, find_holder
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.range_selection import find_range, find_restriction
 from fipop.addresses.request import (
@@ -142,9 +142,14 @@ def is_inherited(view: DecisionView, floating_ip: FloatingIP) -> bool:
 def _build_owner(inventory: Inventory, floating_ip: FloatingIP, held: list[FloatingIPReservation]) -> Owner:
     """Build the owner to write; what was known of the guest cluster stays known while Rancher takes it apart."""
     cluster = bind_guest(inventory, floating_ip).cluster
-    known = held or inventory.reservations_of(floating_ip.key)
+    known = [each.spec.owner for each in held or inventory.reservations_of(floating_ip.key)]
     if cluster is None and known:
-        return replace(known[0].spec.owner, uid=floating_ip.uid)
+        return replace(known[0], uid=floating_ip.uid)
+    called = ""
+    if cluster is not None and cluster.is_named_by_id:
+        # The management Cluster has the display name, and Rancher removes it before the provisioning one.
+        former = next((each.display_name for each in known if each.cluster == cluster.name), "")
+        called = inventory.display_name(cluster) or former
     return Owner(
         namespace=floating_ip.namespace,
         name=floating_ip.name,
@@ -152,7 +157,7 @@ def _build_owner(inventory: Inventory, floating_ip: FloatingIP, held: list[Float
         cluster=cluster.name if cluster is not None else "",
         workspace=cluster.namespace if cluster is not None else "",
         imported=cluster.lives_on if cluster is not None else False,
-        display_name=inventory.display_name(cluster) if cluster and cluster.is_named_by_id else "",
+        display_name=called,
     )
 
 
@@ -176,10 +181,12 @@ def _find_range(
 
 
 def _find_former(inventory: Inventory, owner: Owner) -> list[FloatingIPReservation]:
-    """Return what the floating IP had, and what is in quarantine for one that it replaces, the last first."""
+    """Return what the floating IP, or one that it replaces, had and can take out of quarantine, the last first."""
     of_name = inventory.reservations.by_index(BY_FORMER_OWNER, owner.lineage) if owner.cluster else ()
     found = {
-        each.name: each for each in (*inventory.reservations_of(owner.key), *of_name) if not each.is_held
+        each.name: each
+        for each in (*inventory.reservations_of(owner.key), *of_name)
+        if not each.is_held and can_take(inventory, each, _claim_of(each, owner))
     }
     return sorted(found.values(), key=lambda each: each.spec.quarantined_until or EPOCH, reverse=True)
 

@@ -12,7 +12,6 @@ from fipop.api.conditions import Condition, ConditionType, Verdict, merge_condit
 from fipop.api.objects import FloatingIPRange, RangeStatus, build_capacity
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import MOST_NAMED, OVERLAP_REMEDY, RangeUsage
-from fipop.rancher.objects import ManagementCluster
 from fipop.texts import count_text, sentence, suggest
 
 
@@ -32,16 +31,11 @@ def build_status(
     )
 
 
-def may_be_harvester(cluster: ManagementCluster) -> bool:
-    """Return whether a cluster is a Harvester cluster, or just imported, so that Rancher does not know what it is."""
-    return cluster.is_harvester or not cluster.provider
-
-
 def describe_unknown_harvester(inventory: Inventory, found: FloatingIPRange) -> str:
     """Return a sentence if Rancher does not have the Harvester cluster of a range; "" if it has."""
     clusters = inventory.management.all()
     wanted = found.harvester_cluster
-    if not wanted or any(may_be_harvester(each) and each.display_name == wanted for each in clusters):
+    if not wanted or any(each.may_be_harvester and each.display_name == wanted for each in clusters):
         return ""
     known = sorted(each.display_name for each in clusters if each.is_harvester)
     shown = ", ".join(f'"{each}"' for each in known) or "none"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fipop.addresses.gate import Gate
 from fipop.addresses.handover import Note, digest_ranges
 from fipop.addresses.inventory import Inventory, is_respecified
-from fipop.addresses.range_status import build_status, may_be_harvester
+from fipop.addresses.range_status import build_status
 from fipop.api.codec import write_patch
 from fipop.api.objects import FloatingIPRange, Reported
 from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, NotFoundError
@@ -76,7 +76,7 @@ class RangeReconciler:
             yield request_count(0.0)
         elif event.resource in {FLOATING_IPS, FLOATING_IP_RESERVATIONS} or (
             # Whether the Harvester cluster of a range is in Rancher.
-            event.resource == MANAGEMENT_CLUSTERS and any(map(may_be_harvester, sides))
+            event.resource == MANAGEMENT_CLUSTERS and any(side.may_be_harvester for side in sides)
         ):
             yield request_count()
 

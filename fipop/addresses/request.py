@@ -185,12 +185,10 @@ def describe_stranger(floating_ip: FloatingIP, clusters: Iterable[ProvisioningCl
 
     It is for the cluster that it names, or its namespace has the name of the cluster instead of its id.
     """
-    known = {
-        name: each.cluster_name
-        for each in clusters
-        for name in (each.name, each.display_name)
-        if each.cluster_name and name
-    }
+    named = [each for each in clusters if each.cluster_name]
+    known = {each.name: each.cluster_name for each in named}
+    for each in named:
+        known.setdefault(each.display_name or each.name, each.cluster_name)
     like = find_alike(floating_ip.cluster or floating_ip.namespace, known)
     question = f' (did you mean "{known[like]}", that of cluster "{like}"?)' if like else ""
     message = (

@@ -178,13 +178,20 @@ class GuestDirectory:
     def _note(self, guest_id: str, found: Discovery) -> News:
         if isinstance(found, NotAGuest):
             return self.drop(guest_id)
-        guest, is_resolved = self.inventory.known(guest_id), self.inventory.is_resolved(guest_id)
+        known = self.inventory.known(guest_id)
+        guest, is_resolved = known, self.inventory.is_resolved(guest_id)
         if isinstance(found, Guest):
             guest, is_resolved = found, True
         elif found.guest is not None:
             guest, is_resolved = found.guest, found.is_resolved
         elif not is_resolved:
             guest = None
+        if known is not None and (
+            guest is None or known.harvester_cluster_name != guest.harvester_cluster_name
+        ):
+            forget_guest(
+                known.cluster_name
+            )  # else each name of its Harvester cluster leaves its events behind
         problem = "" if isinstance(found, Guest) else sentence(found.message)
         return self.inventory.note_guest(guest_id, guest, is_resolved=is_resolved, problem=problem)
 
@@ -236,8 +243,8 @@ class GuestReconciler:
         """Return the guests on any Harvester cluster, if one is new, or has another name: they may be on that one."""
         old, new = change.old, change.new
         is_new = new is not None and new.is_harvester and (old is None or not old.is_harvester)
-        # Its kind may not be known (yet).
-        is_renamed = new is not None and old is not None and old.display_name != new.display_name
+        may_be_one = new is not None and new.may_be_harvester
+        is_renamed = may_be_one and old is not None and old.display_name != change.latest.display_name
         if not (is_new or is_renamed):
             return ()
         return tuple(each.id for each in self.guests.inventory.known_guests() if each.on_harvester)

@@ -22,6 +22,7 @@ from fipop.metrics.gauges import Series, build_gauge
 from fipop.operator.manager import Manager
 from fipop.rancher.matching import Guest
 from fipop.rollout.plan import Rollout
+from fipop.texts import LONGEST_WORD, clean
 
 _LEGACY_RANGE = ("fiprangename", "fiprange", "harvesterclustername", "harvesternetworkname")
 
@@ -245,9 +246,9 @@ def _render_guests(fleet: OperatorState) -> Iterator[Metric]:
                 (
                     guest.id,
                     guest.cluster_name,
-                    guest.display_name or guest.cluster_name,
+                    clean(guest.display_name or guest.cluster_name, LONGEST_WORD),
                     guest.cluster.namespace,
-                    guest.harvester_cluster_name or "",
+                    clean(guest.harvester_cluster_name or "", LONGEST_WORD),
                 ),
                 1,
             )

@@ -133,6 +133,11 @@ class ManagementCluster(KubeObject):
         """Whether it is a Harvester cluster, which is never a guest."""
         return self.provider == PROVIDER_HARVESTER
 
+    @property
+    def may_be_harvester(self) -> bool:
+        """Whether it is a Harvester cluster, or just imported, so that Rancher does not know what it is."""
+        return self.is_harvester or not self.provider
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceInfo(KubeObject):

@@ -216,8 +216,12 @@ class Snapshot:
         return show_name("/".join(cluster.key), self.display_name_of(cluster.cluster_name))
 
     def find_clusters(self, name: str) -> list[ProvisioningCluster]:
-        """Return the Clusters that a user can mean by a name: their own, also with workspace, id or display name."""
-        return [
+        """Return the Clusters that a user can mean by a name: their own, also with workspace, id or display name.
+
+        Workspace and name are those of one alone, even if another one is called so.
+        """
+        exact = [each for each in self.cache.clusters.all() if name == "/".join(each.key)]
+        return exact or [
             each
             for each in self.cache.clusters.all()
             if name and (each.is_meant_by(name) or name == self.display_name_of(each.cluster_name))

@@ -329,6 +329,10 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "status.waiting.services[].name maxLength": longest(512),
         "status.waiting.services[].since format": of(TIME, "then", "date-time"),
         "status.waiting.count minimum": of(0, -1, "greater than or equal to 0"),
+        "status.unused required": of({"since": TIME, "until": TIME}, {"since": TIME}, "Required value"),
+        "status.unused.since format": of(TIME, "then", "date-time"),
+        "status.unused.until format": of(TIME, "then", "date-time"),
+        "status.lastAnnounced format": of(TIME, "then", "date-time"),
         **conditions(),
     },
     "FloatingIPReservation": {

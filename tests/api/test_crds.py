@@ -54,6 +54,7 @@ SURROUNDINGS: dict[str, Json] = {
     "clusterSelector": {"matchLabels": {}},
     "conditions": CONDITION,
     "owner": {"namespace": "a", "name": "b", "uid": "c"},
+    "unused": {"since": TIME, "until": TIME},
     "history": {"namespace": "a", "releasedAt": TIME},
 }
 

@@ -62,3 +62,6 @@ async def test_objects_of_the_old_schemas_are_served_once_the_operator_has_broug
             return condition(await tenant.range("nothing"), "Ready").get("reason") == "Invalid"
 
         await eventually(is_told)
+        # Only a watch that has begun tells of a deletion before the next list, which is up to five minutes later.
+        await tenant.ask("later", pool)
+        await tenant.served("later")

@@ -78,6 +78,56 @@ async def test_a_cluster_that_was_registered_by_its_name_is_the_one_that_is_call
     assert fleet.held() == {f"default.{X}": B}
 
 
+async def test_its_name_stays_known_while_rancher_removes_it_which_begins_with_the_object_that_has_the_name() -> (
+    None
+):
+    fleet = await served()
+    fleet.memory.remove(("clusters", "", A))
+    await fleet.pass_time(5)
+    fleet.memory.remove(("clusters", WORKSPACE, A))
+    fleet.carries(A, set())
+    fleet.give_up(A, f"{A}-kubevip")
+    await fleet.pass_time(60)
+    come_back(fleet)
+    await fleet.pass_time(60)
+    assert fleet.held() == {f"default.{X}": B}
+
+
+async def test_a_cluster_that_is_imported_again_gets_an_address_back_from_another_range_than_a_new_one_would() -> (
+    None
+):
+    fleet = await served()
+    leave(fleet)
+    await fleet.pass_time(60)
+    fleet.add_range("earlier", "10.0.1.10-10.0.1.13", clusterSelector=EVERY_GUEST)
+    key = ("floatingipranges", "", "earlier")
+    found = fleet.memory.objects[key]
+    created = {"creationTimestamp": "2020-01-01T00:00:00Z"}
+    fleet.memory.put(key, {**found, "metadata": {**found["metadata"], **created}})
+    await fleet.pass_time(5)
+    come_back(fleet)
+    await fleet.pass_time(90)
+    assert fleet.held() == {f"default.{X}": B}
+
+
+async def test_a_range_is_not_chosen_for_an_address_that_another_cluster_of_that_name_had() -> None:
+    fleet = Fleet()
+    fleet.add_range("first", f"{X}-{Y}", clusterSelector=EVERY_GUEST)
+    await fleet.pass_time(2)
+    fleet.add_range("full", "10.0.1.10-10.0.1.10", clusterSelector=EVERY_GUEST, quarantineSeconds=HOUR)
+    add(fleet, A)
+    fleet.ask(A, name=f"{A}-kubevip", range_name="full")
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(30)
+    fleet.annotate(("clusters", WORKSPACE, A), {"kubefip.k8s.binbash.org/floating-ip": "false"})
+    fleet.give_up(A, f"{A}-kubevip")
+    await fleet.pass_time(10)
+    assert fleet.quarantined() == {"default.10.0.1.10"}
+    add(fleet, B)
+    await fleet.pass_time(120)
+    assert fleet.held() == {f"default.{X}": B}
+
+
 @pytest.mark.parametrize(
     ("called", "uses", "workspace"),
     [(SHOP, "", WORKSPACE), ("shop", X, WORKSPACE), (SHOP, X, "fleet-other")],
@@ -229,3 +279,15 @@ async def test_a_floating_ip_in_a_namespace_that_is_called_as_its_cluster_gets_a
     fleet.ask(SHOP)
     await fleet.pass_time(30)
     assert f'did you mean "{A}", that of cluster "{SHOP}"?' in fleet.message(SHOP, "GuestConfigured")
+
+
+async def test_a_question_names_the_cluster_that_has_the_name_before_one_that_is_only_called_so() -> None:
+    fleet = await served()
+    fleet.add_guest("c-m-b", named=SHOP)
+    annotations = {"provisioning.cattle.io/management-cluster-display-name": SHOP}
+    for guest_id in (A, "c-z", "z"):
+        add(fleet, guest_id)
+        fleet.annotate(("clusters", WORKSPACE, guest_id), annotations)
+    fleet.ask(SHOP)
+    await fleet.pass_time(30)
+    assert f'did you mean "c-m-b", that of cluster "{SHOP}"?' in fleet.message(SHOP, "GuestConfigured")

@@ -6,6 +6,7 @@ And what is corrected in place, without an event, is read again: once a minute w
 import pytest
 
 from fipop.interfaces import ApiRequest
+from fipop.metrics.counters import GUEST_EVENTS
 from tests.harness.fleet import CLUSTERS, EVERY_GUEST, WORKSPACE, Fleet
 
 A, B = "c-m-a", "c-m-b"
@@ -297,3 +298,30 @@ async def test_what_is_not_on_harvester_is_compared_with_no_network() -> None:
     await fleet.start()
     await fleet.pass_time(MINUTE)
     assert fleet.condition(B, "Ready") == ("True", "Ready")
+
+
+async def test_the_name_of_a_cluster_that_is_no_harvester_has_no_links_of_others_read_again() -> None:
+    fleet = build()
+    fleet.add_guest(B)
+    link = fleet.begin().link
+    await fleet.pass_time(VISITED)
+    counts = []
+    for name in ("", "berlin"):
+        before = link.requests["get", "harvesterconfigs"]
+        for number in range(30):
+            if name:
+                fleet.rename_harvester(B.removeprefix("c-"), f"{name}-{number}")
+            await fleet.pass_time(MINUTE / 5)
+        counts.append(link.requests["get", "harvesterconfigs"] - before)
+    assert counts[1] <= counts[0] + 1
+
+
+async def test_metrics_of_a_guest_cluster_keep_no_former_name_of_its_harvester() -> None:
+    fleet = build()
+    await fleet.start(leader_election=False)
+    for number in range(3):
+        fleet.rename_harvester("hv1", f"hv-{number}")
+        await fleet.pass_time(VISITED)
+    (metric,) = GUEST_EVENTS.collect()
+    labels = [each.labels for each in metric.samples if each.labels["guestclustername"] == f"cluster-{A}"]
+    assert {each["harvesterclustername"] for each in labels} == {"hv-2"}

@@ -72,6 +72,12 @@ def test_a_name_that_fits_two_clusters_is_said(run: Callable[..., Any], command:
     assert "fits" not in run(*command).stderr
 
 
+def test_nobody_can_be_called_so_that_workspace_and_name_fit_two_clusters(run: Callable[..., Any]) -> None:
+    place = f"fleet-default/{ID}"
+    found = build(build_cluster("c-other", "c-other", annotations={ANNOTATION: place}))
+    assert "fits" not in run("values", place, found=found).stderr
+
+
 def test_a_misspelt_display_name_gets_a_question(run: Callable[..., Any]) -> None:
     assert f'did you mean "{SHOP}"?' in run("values", "shop-berlim").stderr
 
