@@ -186,8 +186,10 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
             state = await _read_rollout(client, reading)
             snapshot = await read_snapshot(client, namespace=namespace)
             settings, clusters = snapshot.installation.settings, snapshot.cache.clusters.all()
-            if state.stable is None or state.is_stable:
-                fail("there is nothing to undo: no other target was completed before the current one")
+            if state.stable is None:
+                fail("there is nothing to undo: no target was completed before the current one")
+            if state.is_stable:
+                fail("there is nothing to undo: the target is the stable one. See fipop rollout status")
             if not asks_for(settings, state):
                 change = f"the options were changed since the rollout of target {state.target.name} began"
                 fail(f"{change}. Compare them with fipop values --stable, and write them yourself")
@@ -203,7 +205,10 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
             except ConflictError:
                 fail("the options were changed meanwhile, and nothing was written. Run the command again")
             _warn_of_gitops(written, ", ".join(options))
-        return f"The options ask for target {state.stable.name} again. See fipop rollout status."
+        return (
+            f"The options ask for the stable target {state.stable.name} again. fipop rolls it out like any other one, "
+            "which starts after some seconds. fipop rollout status --watch waits for the end."
+        )
 
     click.echo(run_reading(run))
 

@@ -305,7 +305,8 @@ def test_undo_writes_options_that_ask_for_the_stable_target_and_leaves_the_other
     touched = {each for each in written if written[each] != {**FORMER, **CHANGES[change]}.get(each)}
     assert touched <= {*CHANGES[change], "kubevipChartRepoUrl", "kubevipCloudProviderChartVersion"}
     assert "Options that change: " in result.stdout
-    assert f"ask for target {rollout.stable.name} again" in result.stdout
+    assert f"ask for the stable target {rollout.stable.name} again" in result.stdout
+    assert "fipop rollout status --watch waits for the end." in result.stdout
 
 
 def test_undo_shows_the_difference_first_and_a_dry_run_writes_nothing(
@@ -352,10 +353,16 @@ def test_undo_refuses_what_was_changed_between_its_reading_and_its_write(
     assert link.server.objects[CONFIG]["data"] == newer
 
 
-@pytest.mark.parametrize("stable", [None, TARGET])
+@pytest.mark.parametrize(
+    ("stable", "why"),
+    [
+        (None, "no target was completed before the current one."),
+        (TARGET, "the target is the stable one. See fipop rollout status."),
+    ],
+)
 def test_without_another_target_there_is_nothing_to_undo(
-    run: Callable[..., Any], link: Link, stable: Target | None
+    run: Callable[..., Any], link: Link, stable: Target | None, why: str
 ) -> None:
     show(link, Rollout(target=TARGET, stable=stable))
     result = run("undo")
-    assert (result.exit_code, "nothing to undo" in result.stderr) == (1, True)
+    assert (result.exit_code, f"here is nothing to undo: {why}" in result.stderr) == (1, True)
