@@ -31,7 +31,7 @@ def can_take(inventory: Inventory, known: FloatingIPReservation, claim: Claim) -
         called = inventory.find_known_as(owner.workspace, owner.known_as)
         if [each.cluster_name for each in called] != [owner.namespace]:
             return False
-    # Whoever edits a cluster chooses its display name: that alone gives no address either.
+    # A user who can edit a cluster chooses its display name: that alone gives no address either.
     is_proven = not (former.imported or is_called_so)
     return is_proven or inventory.reports.find_user(owner.namespace, claim.address) is not None
 

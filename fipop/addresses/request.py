@@ -165,8 +165,12 @@ def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> s
         )
     if read_since is None or until is None or read_since < until:
         return ""
-    user = describe_user(inventory, guest_id, address_of(reservation))
-    return f"{user} Remove it there, or choose another address." if user.endswith("uses it.") else user
+    address = address_of(reservation)
+    user, text = inventory.reports.find_user(guest_id, address), describe_user(inventory, guest_id, address)
+    # The sentence about an address that a node may announce still has its own remedy.
+    return (
+        f"{text} Remove it there, or choose another address." if user is not None and not user.node else text
+    )
 
 
 def describe_namer(floating_ip: FloatingIP, address: Address) -> Blocker:

@@ -341,7 +341,7 @@ class ServiceController:
             self._add_uids(self._cluster.remove(old))
             if is_assigned(old) and self._cluster.keys.sticky_seconds:
                 self._sticky.remember(old, self._client.server_now())
-        elif old is not None and new is not None and _asks_anew(old, new):
+        elif old is not None and new is not None and _has_other_kind(old, new):
             self._remember(new).rewrites = Rewrites()
         if new is not None:
             self._add_uids(self._cluster.enter(new))
@@ -422,8 +422,11 @@ async def _repeat(step: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(BEGIN_RETRY_SECONDS)
 
 
-def _asks_anew(old: Service, new: Service) -> bool:
-    """Return whether the owner of a Service changed what it is: what is written then answers that, and nobody else."""
+def _has_other_kind(old: Service, new: Service) -> bool:
+    """Return whether the owner of a Service changed its type, its class or whether it is ignored.
+
+    A write that follows answers the owner: it does not count as a rewrite of what another program wrote.
+    """
     one, other = ((each.is_load_balancer, each.is_ignored, each.class_name) for each in (old, new))
     return one != other
 

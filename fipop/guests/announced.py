@@ -319,18 +319,18 @@ def find_users(services: Iterable[Service], classes: frozenset[str]) -> dict[Add
 def judge_addresses(
     users: Mapping[Address, Sequence[Service]], network: Network, mode: KubeVipMode
 ) -> ConditionContent:
-    """Return whether the addresses of one floating IP are announced: one that is not comes first, then one that is."""
+    """Return whether the addresses of one floating IP, at least one, are announced.
+
+    An address that is not announced decides, then one that is.
+    """
     found = [_judge_address(address, those, network, mode) for address, those in users.items()]
-    for verdict in (Verdict.FALSE, Verdict.TRUE, Verdict.UNKNOWN):
-        those = [each for each in found if each.verdict is verdict]
-        if those:
-            return ConditionContent(
-                verdict=verdict,
-                reason=those[0].reason,
-                message=" ".join(dict.fromkeys(each.message for each in those)),
-            )
+    order = (Verdict.FALSE, Verdict.TRUE, Verdict.UNKNOWN)
+    verdict = min((each.verdict for each in found), key=order.index)
+    chosen = [each for each in found if each.verdict is verdict]
     return ConditionContent(
-        verdict=Verdict.UNKNOWN, reason=NOT_USED, message="The FloatingIP has no address."
+        verdict=verdict,
+        reason=chosen[0].reason,
+        message=" ".join(dict.fromkeys(each.message for each in chosen)),
     )
 
 

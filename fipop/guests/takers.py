@@ -37,7 +37,7 @@ class Taker(StrEnum):
 
 
 def find_taker(other_providers: Iterable[Workload] | None, *, has_service_lb: bool) -> Taker | None:
-    """Return who takes every Service; None if nobody does, or if that is not known."""
+    """Return the controller that takes every Service; None if there is none, or if it is not known."""
     if any(each.takes_services for each in other_providers or ()):
         return Taker.HARVESTER
     return Taker.SERVICE_LB if has_service_lb else None

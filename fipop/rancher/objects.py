@@ -66,7 +66,7 @@ class ProvisioningCluster(KubeObject):
     is_imported: bool
     pools: tuple[MachinePool, ...]
     display_name: str = ""
-    """What people call it; whoever edits the cluster chooses it, so it gives no rights."""
+    """What people call it. A user who can edit the cluster chooses it, so it gives no rights."""
     spelling_warnings: tuple[str, ...] = ()
     """What of its annotations and labels is probably not meant so, as sentences."""
 

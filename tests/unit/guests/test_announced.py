@@ -13,7 +13,6 @@ import pytest
 from fipop.api.conditions import ConditionContent, Verdict
 from fipop.api.service import Service, parse_service
 from fipop.guests.announced import (
-    AGREE_SECONDS,
     MOST_SERVICES,
     AnnouncedState,
     Doubt,
@@ -387,7 +386,6 @@ def test_only_true_is_believed_at_once(readings: list[tuple[int, Verdict]], expe
     for at, verdict in readings:
         state = settle(state, ConditionContent(verdict=verdict, reason="Any"), at=float(at))
     assert (state.shown.verdict if state.shown is not None else None) is expected
-    assert AGREE_SECONDS == 30.0
 
 
 def test_no_takeover_and_no_outage_shows_false() -> None:
