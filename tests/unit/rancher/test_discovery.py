@@ -25,7 +25,6 @@ from fipop.rancher.objects import (
 from tests.unit.rancher.examples import Examples, Object
 
 
-
 class Rancher:
     """The management cluster of the examples, each part of which a test can bend or take away."""
 
