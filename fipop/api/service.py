@@ -55,6 +55,8 @@ _KEYS: KnownKeys = {
     ADDRESSES: None,
     LEASE_NAME: None,
     INTERFACE: None,
+    POOL: None,
+    SHARE: None,
     IGNORE: ("", *EXACT),
     WITHOUT_ENDPOINTS: ("", *EXACT),
 }
@@ -64,7 +66,7 @@ MOST_ADDRESSES = 16
 MOST_PORTS = 256
 """A Service with more ports shares its address with none."""
 _LAST_PORT = 65535
-_PREFIX, _MOST_ANNOTATIONS = "kube-vip.io/", 64
+_PREFIXES, _MOST_ANNOTATIONS = ("kube-vip.io/", f"{GROUP}/"), 64
 _LONGEST_PART, _LONGEST_TEXT = 64, 1024
 """How many characters are kept for each address of a text, and of any other text."""
 
@@ -128,7 +130,7 @@ class Service:
     forward_method: str
     """What its annotation asks for in keepalived mode; "" without one."""
     annotations: tuple[tuple[str, str], ...]
-    """Its first annotations with the prefix of kube-vip, for their spelling."""
+    """Its first annotations with the prefix of kube-vip or of fipop, for their spelling."""
     finding: ConditionContent | None
     """What the condition ADDRESS_ASSIGNED says."""
     finding_since: str
@@ -315,7 +317,7 @@ def _digest_selector(value: object) -> str:
 
 def _read_own(annotations: JsonView) -> Iterable[tuple[str, str]]:
     for key, value in annotations.items():
-        if len(key) <= _LONGEST_PART and key.lower().startswith(_PREFIX):
+        if len(key) <= _LONGEST_PART and key.lower().startswith(_PREFIXES):
             yield key, as_text(value)[:_LONGEST_TEXT]
 
 

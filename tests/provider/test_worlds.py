@@ -1,4 +1,4 @@
-"""A namespace gets no address of a pool that is closed to it, in random worlds; `make night` plays ten times as many."""
+"""A namespace gets no address of a pool that is closed to it, in random worlds; `make night` plays 10,000."""
 
 import pytest
 
