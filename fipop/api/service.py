@@ -40,6 +40,8 @@ ADDRESS_ASSIGNED = f"{GROUP}/AddressAssigned"
 IMPLEMENTATION, KUBE_VIP = "implementation", "kube-vip"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 """What a cloud provider puts on the Services that it serves."""
+POOL = f"{GROUP}/pool"
+"""The pool that the Service chooses, in place of that of its namespace."""
 FORWARD_METHOD = "k8s.co/keepalived-forward-method"
 
 MOST_ADDRESSES = 16
@@ -101,6 +103,8 @@ class Service:
     """The text of LEASE_NAME."""
     interface: str
     """The text of INTERFACE."""
+    pool: str
+    """The text of POOL; "" without one."""
     forward_method: str
     """What its annotation asks for in keepalived mode; "" without one."""
     finding: ConditionContent | None
@@ -225,6 +229,7 @@ def parse_service(obj: JsonView, *, most_addresses: int = MOST_ADDRESSES) -> Ser
         vip_host=as_text(annotations.get(VIP_HOST))[:_LONGEST_TEXT],
         lease_name=as_text(annotations.get(LEASE_NAME))[:_LONGEST_TEXT],
         interface=as_text(annotations.get(INTERFACE))[:_LONGEST_TEXT],
+        pool=as_text(annotations.get(POOL)).strip()[:_LONGEST_TEXT],
         forward_method=as_text(annotations.get(FORWARD_METHOD)).strip()[:_LONGEST_TEXT],
         finding=_read_finding(condition),
         finding_since=as_text(condition.get("lastTransitionTime")),
