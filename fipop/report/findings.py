@@ -438,7 +438,7 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
             yield point(named, Severity.INFO, "Unused", str(unused))
         for one in each.floating_ip.status.conditions:
             if one.is_true and one.reason in (LABELS_CHANGE, POOL_IGNORED):
-                yield point(named, Severity.WARNING, one.reason, one.message)
+                yield replace(point(named, Severity.WARNING, one.reason, one.message), condition=one.type)
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
         yield judge_lack(snapshot, summary)
 

@@ -62,8 +62,8 @@ async def test_a_pool_has_its_addresses_and_all_else_in_keys_of_its_own_until_it
     fleet.change(A, "two", poolNamespaces=["*"])
     await fleet.pass_time(VISITED)
     assert keys(fleet)["allow-pool-dmz"] == "*"
-    fleet.change(A, "one", poolNamespaces=None)
-    fleet.change(A, "two", poolNamespaces=None)
+    fleet.change(A, "one", poolNamespaces=[])
+    fleet.change(A, "two", poolNamespaces=[])
     await fleet.pass_time(VISITED)
     assert "allow-pool-dmz" not in keys(fleet), "only namespace dmz may choose it"
     for each in ("one", "two"):
@@ -101,7 +101,7 @@ async def test_who_may_choose_a_pool_is_left_to_the_guest_cluster_if_it_wrote_th
     [
         {"pool": "dmz", "serviceNamespace": "shop"},
         {"pool": "global"},
-        {"pool": None, "poolNamespaces": ["shop"]},
+        {"pool": "", "poolNamespaces": ["shop"]},
     ],
 )
 async def test_a_spec_that_contradicts_itself_is_a_condition_and_changes_no_key(spec: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ async def test_a_spec_that_contradicts_itself_is_a_condition_and_changes_no_key(
     fleet.ask(A, name="one", pool="dmz", poolNamespaces=["shop"])
     await fleet.pass_time(VISITED)
     before = keys(fleet)
-    fleet.change(A, "one", **{"poolNamespaces": None, **spec})  # past the rules of the CRD
+    fleet.change(A, "one", **{"poolNamespaces": [], **spec})  # past the rules of the CRD
     await fleet.pass_time(VISITED)
     assert fleet.condition(A, name="one") == ("False", "InvalidSpec")
     assert fleet.message(A, name="one").startswith("The FloatingIP is invalid: spec must ")
