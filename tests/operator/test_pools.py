@@ -60,7 +60,7 @@ async def test_a_pool_has_its_addresses_and_all_else_in_keys_of_its_own_until_it
     }
     assert "Set serviceNamespace or pool" in fleet.message(A, "GuestConfigured", "two")
     fleet.change(A, "two", poolNamespaces=["*"])
-    await fleet.pass_time(VISITED)
+    await fleet.pass_time(5)
     assert keys(fleet)["allow-pool-dmz"] == "*"
     fleet.change(A, "one", poolNamespaces=[])
     fleet.change(A, "two", poolNamespaces=[])
@@ -140,6 +140,24 @@ async def test_a_floating_ip_says_that_kube_vip_cloud_provider_ignores_its_pool_
     assert fleet.condition(A, "GuestConfigured", "one") == ("True", "Configured")
 
 
+async def test_a_kube_vip_cloud_provider_that_people_installed_is_told_as_well() -> None:
+    fleet = Fleet()
+    fleet.set_options(operateGuestClusterInterval="60", **_image(FIPOP))
+    fleet.add_range()
+    guest = fleet.add_guest(A)
+    fleet.opt_in(A)
+    key = ("deployments", "vip", "provider")
+    guest.put_workload(key, KVCP, KUBEVIP_NAMESPACE="kube-system", KUBEVIP_CONFIG_MAP="kubevip")
+    await fleet.start(leader_election=False)
+    fleet.ask(A, name="one", pool="dmz")
+    await fleet.pass_time(VISITED)
+    assert fleet.condition(A, "GuestConfigured", "one") == ("True", "PoolIgnored")
+    guest.put_workload(key, KVCP, KUBEVIP_NAMESPACE="vip", KUBEVIP_CONFIG_MAP="kubevip")
+    await fleet.skip_time(7200)  # all Deployments are read hourly
+    await fleet.pass_time(VISITED)
+    assert fleet.condition(A, "GuestConfigured", "one") == ("True", "Configured"), "of another ConfigMap"
+
+
 def _image(repository: str) -> dict[str, str]:
     return {"kubevipCloudProviderChartValues": f"image: {{repository: {repository}}}"}
 
@@ -214,6 +232,15 @@ async def test_a_service_that_may_not_choose_a_pool_or_chooses_none_that_exists_
     assert addresses_of(fleet, "web-0", namespace) == []
 
 
+async def test_a_service_of_a_pool_that_another_writer_gives_addresses_to_is_no_demand() -> None:
+    fleet = await with_pool()
+    fleet.guests[A].write_config_map(range_dmz="192.168.0.1")
+    for number in range(3):
+        fleet.guests[A].add_service(name=f"web-{number}", namespace="dmz", pool="dmz")
+    await fleet.pass_time(4 * VISITED)
+    assert names(fleet) == [FIRST, "dmz"]
+
+
 async def test_a_service_that_may_not_choose_a_pool_is_no_demand_whatever_a_provider_says() -> None:
     fleet = await with_pool()
     since = fleet.guests[A].timestamp()
@@ -224,6 +251,26 @@ async def test_a_service_that_may_not_choose_a_pool_is_no_demand_whatever_a_prov
         fleet.guests[A].put(key, {**fleet.guests[A].objects[key], "status": {"conditions": [told]}})
     await fleet.pass_time(4 * VISITED)
     assert names(fleet) == [FIRST, "dmz"]
+
+
+@pytest.mark.parametrize(("repository", "is_made"), [(KVCP, True), (FIPOP, False)])
+async def test_where_kube_vip_cloud_provider_runs_a_service_waits_as_if_it_chose_no_pool(
+    repository: str, *, is_made: bool
+) -> None:
+    fleet = Fleet()
+    fleet.set_options(operateGuestClusterInterval="60", **_image(repository))
+    fleet.add_range(clusterSelector=EVERY_GUEST, perGuest={"maxAllocate": 4})
+    guest = fleet.add_guest(A, is_served=True)
+    fleet.opt_in(A)
+    await fleet.start()
+    await fleet.pass_time(20)
+    fleet.ask(A, name="dmz", pool="dmz", poolNamespaces=["*"])
+    await fleet.pass_time(VISITED)
+    guest.add_service("10.0.0.10", name="first")
+    guest.add_service(name="waits", namespace="shop", pool="dmz")
+    await fleet.pass_time(VISITED)
+    assert names(fleet) == [FIRST, *([SECOND] if is_made else []), "dmz"]
+    assert not is_made or "pool" not in fleet.floating_ip(A, SECOND)["spec"]
 
 
 async def test_the_namespace_of_its_name_uses_a_pool_with_the_annotation_and_without() -> None:
