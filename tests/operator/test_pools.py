@@ -235,6 +235,7 @@ async def test_a_service_that_may_not_choose_a_pool_or_chooses_none_that_exists_
 async def test_a_service_of_a_pool_that_another_writer_gives_addresses_to_is_no_demand() -> None:
     fleet = await with_pool()
     fleet.guests[A].write_config_map(range_dmz="192.168.0.1")
+    await fleet.pass_time(VISITED)
     for number in range(3):
         fleet.guests[A].add_service(name=f"web-{number}", namespace="dmz", pool="dmz")
     await fleet.pass_time(4 * VISITED)
