@@ -211,7 +211,9 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
 
 
 def _is_provider(container: JsonView) -> bool:
-    is_fipop = _program(container) == _FIPOP and "cloud-provider" in _arguments(container)
+    # The chart of kube-vip-cloud-provider runs fipop by a path.
+    words = {each.rpartition("/")[2] for each in _arguments(container)}
+    is_fipop = _program(container) == _FIPOP and bool(words & {"cloud-provider", _PROVIDER})
     return is_fipop or _program(container) == _PROVIDER
 
 
