@@ -335,7 +335,7 @@ def read_use(service: Service, *, classes: frozenset[str]) -> ServiceUse | None:
     return ServiceUse(
         namespace=read_name(service.namespace),
         name=read_name(service.name),
-        pool=service.pool,
+        pool=service.pool or "",
         addresses=addresses,
         lacking=tuple(each for each in wanted if each not in has) if since is not None else (),
         is_flexible=service.policy is FamilyPolicy.PREFER_DUAL_STACK,
