@@ -83,6 +83,8 @@ class _Memory:
     waiting_since: float | None = None
     """When it was first seen without an address."""
     rewrites: Rewrites = field(default_factory=Rewrites)
+    lease: str | None = None
+    """The Lease that it was last written with or, "", without; to write another is no rewrite."""
 
 
 class ServiceController:
@@ -247,9 +249,10 @@ class ServiceController:
         """Have a Service whose addresses stay name the Lease of all that share them, and show its condition."""
         again: RetryAfter | None = None
         lease = self._cluster.find_lease(service)
-        is_due = lease != (service.lease_name if service.has_lease_as_noted else "")
+        is_due = lease != service.lease_name and (lease or service.has_lease_as_noted)
         if is_due and self._cluster.is_served(service):
-            again = await self._write(service, build_copy, is_followed=not lease)
+            is_parting = not lease and self._remember(service).lease != lease
+            again = await self._write(service, build_copy, is_followed=is_parting)
         return await self._reporter.show(self._client, service, finding) or again
 
     # What is written
@@ -297,7 +300,8 @@ class ServiceController:
         Return when to try again if nothing was written. Raises: ApiError, after which a write can be under way.
         `is_followed`: the change follows the user's word.
         """
-        rewrites = self._remember(service).rewrites
+        memory = self._remember(service)
+        rewrites = memory.rewrites
         if not is_followed and rewrites.left_seconds(loop_time()):
             return RetryAfter(rewrites.left_seconds(loop_time()))
         live = await self.services.get(self._client, service)
@@ -309,6 +313,8 @@ class ServiceController:
         if not service.is_deleting:
             lease = self._cluster.find_lease(parse_service(body))
             put_lease(body, lease)
+        if lease != memory.lease:
+            rewrites.forget(LEASE_FIELD)
         fields = list_changed(live, body)
         rewritten = frozenset[str]() if is_followed else rewrites.find(service, fields)
         pause_seconds = rewrites.pause_seconds(rewritten, loop_time()) if rewritten else 0.0
@@ -328,8 +334,8 @@ class ServiceController:
             raise
         self._reporter.report_written(service)
         rewrites.note(fields, rewritten, loop_time())
-        if not lease:
-            rewrites.forget(LEASE_FIELD)
+        if LEASE_FIELD in fields:
+            memory.lease = lease
         logger.info("Wrote Service", extra={"service": "/".join(service.key)})
         return None
 

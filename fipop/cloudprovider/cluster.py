@@ -128,10 +128,11 @@ class Cluster:
 
     def _name_lease(self, service: Service) -> str | None:
         found = [each for each in service.annotated if each.family is Family.IPV4]
-        is_free = service.has_lease_as_noted or not service.lease_name
+        name = f"{self._namespace}/kubevip-{format_address(found[0])}" if found else ""
+        is_free = service.has_lease_as_noted or service.lease_name in ("", name)
         if len(found) > 1 or not is_free or service.is_local or not self._is_announced(service):
             return None
-        return f"{self._namespace}/kubevip-{format_address(found[0])}" if found else ""
+        return name
 
     def build_user(self, service: Service) -> User:
         """Return a Service as a user of addresses."""

@@ -126,8 +126,12 @@ class PoolKeys:
         return {key: IntervalSet.of(pairs, key[1]) for key, pairs in found.items()}
 
     def allows_sharing(self, namespace: str, chosen: str | None = None) -> bool:
-        """Return whether Services of a namespace, or of the pool that they chose, may share addresses."""
-        return self._flag(self._first("allow-share", *self.scopes_of(namespace, chosen), GLOBAL))
+        """Return whether Services of a namespace, or of the pool that they chose, may share addresses.
+
+        The consent of a pool that is closed to the namespace is that of others: then its own counts.
+        """
+        opened = chosen if chosen is not None and self._allows(namespace, chosen) else None
+        return self._flag(self._first("allow-share", *self.scopes_of(namespace, opened), GLOBAL))
 
     def interface_of(self, namespace: str, chosen: str | None = None) -> str | None:
         """Return the interface that addresses of a namespace, or of the pool that was chosen, are announced on."""

@@ -49,7 +49,7 @@ class Rewrites:
         return self.left_seconds(now)
 
     def forget(self, field: str) -> None:
-        """Take in that fipop wants to have written a field no more: if it does later, that is no rewrite."""
+        """Take in that a field is due to have another value than fipop wrote last: that is no rewrite."""
         self._written -= {field}
 
     def note(self, fields: frozenset[str], rewritten: frozenset[str], now: float) -> None:

@@ -103,6 +103,19 @@ async def test_a_chosen_pool_of_dhcp_serves_only_those_who_may_choose_it() -> No
     assert (cluster.addresses(), cluster.addresses(namespace="lab")) == ("", "0.0.0.0")
 
 
+@pytest.mark.parametrize("own", ["true", "false"])
+async def test_a_pool_that_is_closed_to_a_service_consents_to_no_sharing_for_it(own: str) -> None:
+    keys = {"cidr-global": "10.0.0.1-10.0.0.9", "cidr-lab": "10.4.0.1-10.4.0.9", "allow-share-lab": "true"}
+    cluster = ServiceCluster({**keys, "allow-share-shop": own})
+    cluster.add("theirs", namespace="lab")
+    cluster.add(ports=[81])
+    await cluster.start()
+    cluster.change(annotations={POOL: "lab"}, loadBalancerIP="10.4.0.1")
+    await cluster.settle()
+    assert cluster.addresses() == ("10.4.0.1" if own == "true" else "10.0.0.1")
+    assert own == "true" or cluster.condition() == ("True", "AddressInUse")
+
+
 async def test_a_service_that_may_not_choose_its_pool_is_told_so_once() -> None:
     cluster = ServiceCluster({**KEYS, "allow-pool-edge": "lab"})
     cluster.add(metadata=EDGE)

@@ -188,6 +188,37 @@ async def test_a_writer_that_removes_it_again_and_again_is_waited_for(*, takes_n
     assert len(cluster.writes_of_services(version)) <= 4
 
 
+async def test_a_writer_that_writes_it_again_and_again_into_one_that_shares_with_none_is_waited_for() -> None:
+    cluster = ServiceCluster(KEYS)
+    cluster.add("one")
+    await cluster.start()
+    key, loop, times = ("services", "shop", "one"), asyncio.get_running_loop(), list[float]()
+
+    def write() -> None:
+        cluster.change("one", annotations={LEASE_NAME: LEASE, LEASE_NOTE: LEASE})
+
+    def hear(commit: Commit) -> None:
+        if commit.key == key and commit.obj is not None and not cluster.annotation(LEASE_NAME, "one"):
+            times.append(loop.time())
+            loop.call_later(0.1, write)
+
+    cluster.memory.listeners.append(hear)
+    write()
+    await cluster.pass_time(600)
+    assert 4 <= len(times) <= 9
+    assert cluster.reasons("one").count("AnotherController") == 1
+
+
+async def test_a_service_that_names_it_without_the_note_keeps_it_and_so_do_the_others() -> None:
+    cluster = await start_group()
+    version = cluster.memory.version
+    cluster.change("one", annotations={LEASE_NOTE: None})
+    await cluster.settle()
+    await cluster.restart()
+    assert leases(cluster) == [LEASE, LEASE]
+    assert len(cluster.writes_of_services(version)) == 1, "the user's"
+
+
 async def test_a_service_that_becomes_local_in_a_pause_loses_it_at_once() -> None:
     cluster = await start_group()
     for _ in range(4):
