@@ -33,7 +33,6 @@ from fipop.cloudprovider.cluster import Cluster, UnderWay
 from fipop.cloudprovider.fence import Fence
 from fipop.cloudprovider.metrics import ASSIGNMENT_SECONDS, ASSIGNMENTS, ServiceSnapshot
 from fipop.cloudprovider.needs import (
-    LEASE_FIELD,
     Need,
     build_assigned,
     build_assigned_finding,
@@ -83,8 +82,6 @@ class _Memory:
     waiting_since: float | None = None
     """When it was first seen without an address."""
     rewrites: Rewrites = field(default_factory=Rewrites)
-    lease: str | None = None
-    """The Lease that it was last written with or, "", without; to write another is no rewrite."""
 
 
 class ServiceController:
@@ -251,7 +248,7 @@ class ServiceController:
         lease = self._cluster.find_lease(service)
         is_due = lease != service.lease_name and (lease or service.has_lease_as_noted)
         if is_due and self._cluster.is_served(service):
-            is_parting = not lease and self._remember(service).lease != lease
+            is_parting = not lease and self._remember(service).rewrites.lease != lease
             again = await self._write(service, build_copy, is_followed=is_parting)
         return await self._reporter.show(self._client, service, finding) or again
 
@@ -300,8 +297,7 @@ class ServiceController:
         Return when to try again if nothing was written. Raises: ApiError, after which a write can be under way.
         `is_followed`: the change follows the user's word.
         """
-        memory = self._remember(service)
-        rewrites = memory.rewrites
+        rewrites = self._remember(service).rewrites
         if not is_followed and rewrites.left_seconds(loop_time()):
             return RetryAfter(rewrites.left_seconds(loop_time()))
         live = await self.services.get(self._client, service)
@@ -313,8 +309,7 @@ class ServiceController:
         if not service.is_deleting:
             lease = self._cluster.find_lease(parse_service(body))
             put_lease(body, lease)
-        if lease != memory.lease:
-            rewrites.forget(LEASE_FIELD)
+        rewrites.expect(lease)
         fields = list_changed(live, body)
         rewritten = frozenset[str]() if is_followed else rewrites.find(service, fields)
         pause_seconds = rewrites.pause_seconds(rewritten, loop_time()) if rewritten else 0.0
@@ -333,9 +328,7 @@ class ServiceController:
                 await self._report_refusal(service, error)
             raise
         self._reporter.report_written(service)
-        rewrites.note(fields, rewritten, loop_time())
-        if LEASE_FIELD in fields:
-            memory.lease = lease
+        rewrites.note(fields, rewritten, lease, loop_time())
         logger.info("Wrote Service", extra={"service": "/".join(service.key)})
         return None
 

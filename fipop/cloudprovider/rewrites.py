@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fipop.api.service import Service
 from fipop.backoff import Backoff
-from fipop.cloudprovider.needs import ADDRESSES_FIELD
+from fipop.cloudprovider.needs import ADDRESSES_FIELD, LEASE_FIELD
 
 AT_ONCE, WITHIN_SECONDS = 2, 600.0
 """How often a field is written again within that time without a pause."""
@@ -20,6 +20,8 @@ class Rewrites:
 
     pauses: int = 0
     """How many it made since the Service was last left in peace."""
+    lease: str | None = None
+    """The Lease that fipop wrote last; "" if it took it back."""
     _due_at: float | None = None
     """The end of the pause before the next rewrite."""
     _written: frozenset[str] = frozenset()
@@ -48,13 +50,16 @@ class Rewrites:
             self._due_at = now + PAUSES.step_seconds(self.pauses)
         return self.left_seconds(now)
 
-    def forget(self, field: str) -> None:
-        """Take in that a field is due to have another value than fipop wrote last: that is no rewrite."""
-        self._written -= {field}
+    def expect(self, lease: str) -> None:
+        """Take in which Lease is due, "" for none: another than fipop wrote last is no rewrite."""
+        if lease != self.lease:
+            self._written -= {LEASE_FIELD}
 
-    def note(self, fields: frozenset[str], rewritten: frozenset[str], now: float) -> None:
+    def note(self, fields: frozenset[str], rewritten: frozenset[str], lease: str, now: float) -> None:
         """Note what was written, and which of it again."""
         self._written |= fields
+        if LEASE_FIELD in fields:
+            self.lease = lease
         if rewritten:
             self._done = (*self._done, (now, rewritten))[-MOST_REMEMBERED:]
             self._due_at = None

@@ -201,7 +201,7 @@ class DemandController:
             families=frozenset(read.pool.families if read is not None else ()),
             floating_ips=here,
             taken=frozenset(each.name for each in every),
-            services=[replace(each, pool="") for each in services] if record.ignores_pools else services,
+            services=[replace(each, pool=None) for each in services] if record.ignores_pools else services,
             foreign_pools=record.foreign_pools,
             pool_namespaces=record.pool_namespaces,
             former={each: name for each, name in former.items() if refusal(found.name, each) is None},

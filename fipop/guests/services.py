@@ -49,8 +49,8 @@ class ServiceUse:
 
     namespace: str
     name: str
-    pool: str = ""
-    """The pool that it chooses; "" if it leaves that to its namespace."""
+    pool: str | None = None
+    """The pool that it chooses; None if it leaves that to its namespace."""
     addresses: frozenset[Address] = frozenset()
     lacking: tuple[Family, ...] = ()
     """The families of which it waits for an address."""
@@ -210,13 +210,13 @@ def _find_wants(given: DemandInput) -> tuple[list[NewFloatingIP], set[str], tupl
 
 def _find_scope(service: ServiceUse, scopes: Container[str]) -> str:
     """Return the pool or namespace whose floating IPs serve a Service; "" if those for all Services do."""
-    scope = service.pool or service.namespace
+    scope = service.namespace if service.pool is None else service.pool
     return scope if scope in scopes else ""
 
 
 def _is_helped(given: DemandInput, service: ServiceUse, scope: str) -> bool:
     """Return whether a floating IP of a scope would help a Service: its pool is fipop's, and open to its namespace."""
-    if not service.pool:
+    if service.pool is None:
         return given.foreign_pools.isdisjoint({service.namespace, scope or "global"})
     allowed = given.pool_namespaces.get(service.pool, {service.pool})
     is_allowed = not allowed.isdisjoint({service.namespace, EVERY_NAMESPACE})
@@ -335,7 +335,7 @@ def read_use(service: Service, *, classes: frozenset[str]) -> ServiceUse | None:
     return ServiceUse(
         namespace=read_name(service.namespace),
         name=read_name(service.name),
-        pool=service.pool or "",
+        pool=service.pool,
         addresses=addresses,
         lacking=tuple(each for each in wanted if each not in has) if since is not None else (),
         is_flexible=service.policy is FamilyPolicy.PREFER_DUAL_STACK,

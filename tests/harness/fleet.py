@@ -161,12 +161,17 @@ class Guest(ApiInMemory):
         self.put(key, {**found, "data": {**(found.get("data") or {}), **more}})
 
     def add_service(
-        self, *addresses: str, name: str = "web", namespace: str = "default", pool: str = "", **spec: Any
+        self,
+        *addresses: str,
+        name: str = "web",
+        namespace: str = "default",
+        pool: str | None = None,
+        **spec: Any,
     ) -> None:
         """Have a Service of type LoadBalancer that uses these addresses; `pool` is what it chooses."""
         key = ("services", namespace, name)
         made = _object(key)
-        if pool:
+        if pool is not None:
             made["metadata"]["annotations"] = {names.GROUP + "/pool": pool}
         status = {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}
         self.put(key, {**made, "spec": {"type": "LoadBalancer", **spec}, "status": status})

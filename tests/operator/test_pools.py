@@ -216,8 +216,16 @@ async def test_a_service_of_a_full_pool_gets_a_floating_ip_of_the_pool_and_that_
         ("dmz", "dmz", {"poolNamespaces": ["shop"]}),
         ("edge", "edge", {"poolNamespaces": ["*"]}),
         ("shop", "global", {"poolNamespaces": ["*"]}),
+        ("shop", "", {"poolNamespaces": ["*"]}),
     ],
-    ids=["not named", "nobody named", "not even that of its name", "no such pool", "the key of all"],
+    ids=[
+        "not named",
+        "nobody named",
+        "not even that of its name",
+        "no such pool",
+        "the key of all",
+        "no name",
+    ],
 )
 async def test_a_service_that_may_not_choose_a_pool_or_chooses_none_that_exists_is_no_demand(
     namespace: str, pool: str, spec: dict[str, Any]
@@ -276,7 +284,7 @@ async def test_where_kube_vip_cloud_provider_runs_a_service_waits_as_if_it_chose
 
 async def test_the_namespace_of_its_name_uses_a_pool_with_the_annotation_and_without() -> None:
     fleet = await with_pool()
-    for number, pool in enumerate(["dmz", "", "dmz"]):
+    for number, pool in enumerate(["dmz", None, "dmz"]):
         fleet.guests[A].add_service(name=f"web-{number}", namespace="dmz", pool=pool)
     await fleet.pass_time(3 * SOON)
     assert names(fleet) == [FIRST, SECOND, THIRD, "dmz"]

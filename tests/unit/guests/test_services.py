@@ -32,7 +32,7 @@ class GuestCluster:
     """A guest cluster whose floating IPs are made at once, and whose provider serves what it can."""
 
     per_guest: PerGuest
-    wishes: list[tuple[tuple[Family, ...], bool, str, str]]
+    wishes: list[tuple[tuple[Family, ...], bool, str, str | None]]
     """Of each Service the families, whether one of them is enough, the namespace, and the pool that it chooses."""
     floating_ips: list[FloatingIP] = field(default_factory=list)
     used: dict[int, set[Address]] = field(default_factory=dict)
@@ -139,7 +139,7 @@ def guest_clusters(draw: st.DrawFn) -> GuestCluster:
         st.sampled_from(WISHES),
         st.booleans(),
         st.sampled_from(["default", "shop"]),
-        st.sampled_from(["", "", "dmz", "edge", "shop"]),
+        st.sampled_from([None, None, "dmz", "edge", "shop"]),
     )
     found = GuestCluster(per_guest, draw(st.lists(services, max_size=7)))
     found.add(NewFloatingIP(), is_ours=False)
