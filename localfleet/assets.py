@@ -1,6 +1,6 @@
 """The programs of the local fleet: found, taken from the cache, or built.
 
-    python -m localfleet.assets [--list] [names…]
+    python -m localfleet.assets [--list] [--all] [names…]
 
 In this order: the folder that KUBEBUILDER_ASSETS names (etcd, kube-apiserver, kubectl), the cache folder
 `$XDG_CACHE_HOME/fipop/assets`, a build from the pinned Go modules below `modules/`. Prometheus and promtool
@@ -73,6 +73,11 @@ class Assets:
     @property
     def names(self) -> tuple[str, ...]:
         return (*self.catalogue.go, *self.catalogue.debian, *self.catalogue.debian_large)
+
+    @property
+    def usual_names(self) -> tuple[str, ...]:
+        """All but those that slow tests alone need."""
+        return tuple(name for name in self.names if name not in self.catalogue.on_demand)
 
     def listings(self) -> tuple[Listing, ...]:
         """All programs, each with its path if it is there already. Builds nothing."""
@@ -195,16 +200,17 @@ def ensure(name: str) -> Path:
 
 
 def ensure_all(*names: str) -> dict[str, Path]:
-    """The paths of several programs by name, those that are missing built first; of all without names."""
+    """The paths of several programs by name, those that are missing built first; without names, of the usual ones."""
     assets = Assets()
-    return assets.ensure(names or assets.names)
+    return assets.ensure(names or assets.usual_names)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m localfleet.assets", description="Find or build the local fleet's programs."
     )
-    parser.add_argument("names", nargs="*", help="all of them when none is named")
+    parser.add_argument("names", nargs="*", help="without: all but those that slow tests alone need")
+    parser.add_argument("--all", action="store_true", help="those of slow tests, too")
     parser.add_argument("--list", action="store_true", help="show what is there, build nothing")
     chosen = parser.parse_args(arguments)
     assets = Assets()
@@ -214,7 +220,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 place = listing.path or "missing"
                 print(f"{listing.name:<24} {listing.version:<10} {listing.origin:<18} {place}")
         else:
-            for path in assets.ensure(chosen.names or assets.names).values():
+            for path in assets.ensure(
+                chosen.names or (assets.names if chosen.all else assets.usual_names)
+            ).values():
                 print(path)
     except LocalFleetError as error:
         print(error, file=sys.stderr)
