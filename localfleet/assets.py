@@ -16,6 +16,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,28 +147,41 @@ class Assets:
 
     def _build(self, plan: GoBuild, go: Path, folder: Path) -> None:
         target = folder / plan.recipe.name
-        self.progress.run(
-            [
-                str(go),
-                "build",
-                *BUILD_FLAGS,
-                "-ldflags",
-                plan.ldflags,
-                "-o",
-                str(target),
-                plan.recipe.package,
-            ],
-            folder=self._module(plan.recipe),
-            # Go's compiler collects garbage as if memory were dear; what comes out is the same.
-            environment={"GOGC": "400", **BUILD_ENVIRONMENT},
-        )
+        with tempfile.TemporaryDirectory() as name:
+            module = self._module(plan.recipe)
+            if plan.recipe.is_patched:
+                module = self._patch(plan, go, Path(name) / "module")
+            self._run_go(
+                *(go, "build", *BUILD_FLAGS, "-ldflags", plan.ldflags, "-o", target, plan.recipe.package),
+                folder=module,
+            )
+
+    def _patch(self, plan: GoBuild, go: Path, folder: Path) -> Path:
+        """Make a copy of the module that builds a copy of the pinned one, with our files in place of some of its."""
+        pinned, source = plan.recipe.pinned, folder / "source"
+        shutil.copytree(self._module(plan.recipe), folder)
+        self._run_go(go, "mod", "download", pinned, folder=folder)
+        place = self._run_go(go, "list", "-m", "-f", "{{.Dir}}", pinned, folder=folder).strip()
+        shutil.copytree(place, source, copy_function=shutil.copyfile)
+        for each in (source, *source.rglob("*")):
+            if each.is_dir():
+                each.chmod(0o755)  # Go's cache cannot be written
+        shutil.copytree(folder / "patches", source, dirs_exist_ok=True)
+        self._run_go(go, "mod", "edit", f"-replace={pinned}=./source", folder=folder)
+        return folder
+
+    def _run_go(self, *argv: str | Path, folder: Path) -> str:
+        # Go's compiler collects garbage as if memory were dear; what comes out is the same.
+        environment = {"GOGC": "400", **BUILD_ENVIRONMENT}
+        return self.progress.run([str(each) for each in argv], folder=folder, environment=environment)
 
     def _plan(self, name: str) -> GoBuild:
         recipe = self._recipe(name)
         folder = self._module(recipe)
         system = f"{platform.system()}-{platform.machine()}"
-        source = folder / ("go.sum" if recipe.pinned else "main.go")
-        return plan_build(recipe, (folder / "go.mod").read_text(), source.read_text(), system)
+        sources = [folder / ("go.sum" if recipe.pinned else "main.go"), *sorted(folder.rglob("*/**/*.go"))]
+        source = "".join(each.read_text() for each in sources)
+        return plan_build(recipe, (folder / "go.mod").read_text(), source, system)
 
     def _recipe(self, name: str) -> Recipe:
         chosen = self.environment.get(HELM) if name == "helm" else ""
