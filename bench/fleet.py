@@ -4,7 +4,7 @@ Real: etcd, kube-apiserver, the operator as a process under the chart's access. 
 fit on one machine: the guests, which answer after 50 ms from memory (localfleet.simulated). What kube-fip-operator did
 is played beside it: one guest after the other, four requests each, and 15 s of sleep for each new one.
 
-    python -m bench.fleet [--guests N] [--pace N] [--burst N] [--all-guests N] [--floating-ips N]
+    python -m bench.fleet [--guests N] [--pace N] [--burst N] [--all-guests N] [--floating-ips N] [--only-leaders]
 """
 
 from __future__ import annotations
@@ -80,12 +80,13 @@ class Sizes:
     burst: int
     all_guests: int
     floating_ips: int
+    only_leaders: bool
 
 
 async def main(sizes: Sizes) -> None:
     """Measure, print, and record."""
     lines = [
-        "## Fleet",
+        "## Changes of leader" if sizes.only_leaders else "## Fleet",
         "",
         f"Machine: {describe_machine()} at the start.",
         "",
@@ -102,12 +103,13 @@ async def main(sizes: Sizes) -> None:
                 RANGES, build_range("bench", "10.0.0.0/14", harvester="harvester-cluster1")
             )
             await stack.client.create(RANGES, build_range("burst", "10.64.0.0/16"))
-            async for line in measure(stack, sizes, figures):
+            chosen = measure_leaders if sizes.only_leaders else measure
+            async for line in chosen(stack, sizes, figures):
                 lines.append(f"- {line}")
                 print(lines[-1], flush=True)
     lines += ["", f"`{figures.line()}`"]
     print(figures.line(), flush=True)
-    write_section("fleet", lines)
+    write_section("leaders" if sizes.only_leaders else "fleet", lines)
 
 
 async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator[str]:
@@ -159,6 +161,16 @@ async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator
     beside_hanging = await time_restart(stack, hangs=True)
     found["restart_s"] = beside_hanging.address - beside_hanging.ready
     yield beside_hanging.line
+    async for line in change_leaders(stack, found):
+        yield line
+    async with half_speed(stack):
+        slow = await time_restart(stack, hangs=False)
+        found["lost_terms"] = count_lost_terms(stack)
+    yield f"{slow.line}; at half the speed, the lead lost {found['lost_terms']:.0f} times"
+
+
+async def change_leaders(stack: Stack, found: dict[str, float]) -> AsyncIterator[str]:
+    """Give a line for each way in which the lead changes."""
     for name, number in (("stop", signal.SIGTERM), ("kill", signal.SIGKILL)):
         for hangs in (False, True):
             await come_to_rest(stack)
@@ -168,10 +180,15 @@ async def measure(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator
                 f"change of leader with {len(stack.player.guests) - 1} guests{harm_of(hangs)}: a new guest's address "
                 f"{took:.1f} s after {number.name} of the leader"
             )
-    async with half_speed(stack):
-        slow = await time_restart(stack, hangs=False)
-        found["lost_terms"] = count_lost_terms(stack)
-    yield f"{slow.line}; at half the speed, the lead lost {found['lost_terms']:.0f} times"
+
+
+async def measure_leaders(stack: Stack, sizes: Sizes, figures: Figures) -> AsyncIterator[str]:
+    """Give the lines of changes of leader alone."""
+    await make_guests(stack, sizes.all_guests, first=0, credentials=CREDENTIALS)
+    await hold_addresses(stack, sizes.floating_ips - sizes.all_guests, range_name="bench")
+    await stack.start_operator()
+    async for line in change_leaders(stack, figures.found):
+        yield line
 
 
 async def time_burst(stack: Stack, count: int) -> float:
@@ -446,4 +463,5 @@ if __name__ == "__main__":
         ("--floating-ips", 10_000, "floating IPs at the starts"),
     ):
         parser.add_argument(option, type=positive, default=default, help=f"{said} (default: %(default)s)")
+    parser.add_argument("--only-leaders", action="store_true", help="measure changes of leader alone")
     asyncio.run(main(Sizes(**vars(parser.parse_args()))))

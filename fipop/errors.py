@@ -21,6 +21,29 @@ _NOT_ABOUT_THE_OBJECT = (401, 403, 404, 410)
 """Of the codes without a class: a credential, Rancher's refusal, a missing kind or namespace, a version too old."""
 
 
+_WORDS = {
+    "BadDate": "the answer has no time",
+    "CertificateInvalid": "the certificate of the server is not trusted",
+    "Compressed": "the answer is compressed, which fipop does not read",
+    "ConnectionCut": "the connection was cut",
+    "ConnectionFailed": "the connection failed",
+    "ConnectionRefused": "the server refused the connection",
+    "InvalidName": "no object can have this name",
+    "NameResolution": "the name of the server could not be resolved",
+    "NoAnswerYet": "the server has not answered yet",
+    "NoKubernetesAnswer": "the answer is not one of a Kubernetes API",
+    "NotLeading": "this replica does not lead any more",
+    "ProxyRefused": "the proxy refused the connection",
+    "RancherTokenRefused": "Rancher does not accept the token",
+    "Redirect": "the server redirected the request, which fipop does not follow",
+    "Timeout": "the server did not answer in time",
+    "TlsHandshake": "the TLS handshake failed",
+    "TooLarge": "the answer is larger than fipop reads",
+    "TooManyPages": "the list has more pages than fipop reads",
+}
+"""The reasons that the client itself gives, for people. Those of Kubernetes stay as they are."""
+
+
 class ApiError(FipopError):
     """A Kubernetes API refused a request; `status` is the HTTP code, `reason` that of its Status object.
 
@@ -28,7 +51,9 @@ class ApiError(FipopError):
     """
 
     def __init__(self, what: str, *, status: int = 0, reason: str = "", refuser: str = "") -> None:
-        answer = " ".join(part for part in (str(status or ""), reason, refuser and f"by {refuser}") if part)
+        code, known = str(status or ""), _WORDS.get(reason, "")
+        answer = " ".join(part for part in (code, reason, refuser and f"by {refuser}") if part)
+        answer = known + (f" (HTTP {code})" if code else "") if known else answer
         super().__init__(f"could not {what}: {answer or 'the API server did not answer'}")
         self.status = status
         self.reason = reason

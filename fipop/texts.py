@@ -24,6 +24,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _LONGEST_RELEASE_NAME = 53
+_VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})")
 
 
 def clean(text: object, limit: int = LONGEST_MESSAGE) -> str:
@@ -70,6 +71,12 @@ def _is_alike(name: str, known: str) -> bool:
 def count_text(number: int) -> str:
     """Return a number of addresses: exact up to those of IPv4, and a larger one as the nearest power of two, 2^64."""
     return str(number) if number <= 1 << 32 else f"2^{round(math.log2(number))}"
+
+
+def read_version(tag: str) -> tuple[int, ...]:
+    """Return the version that the tag of an image names, such as v1.2.3; empty if it names none."""
+    found = _VERSION.fullmatch(tag)
+    return tuple(map(int, found.groups())) if found is not None else ()
 
 
 def is_namespace(text: object) -> bool:

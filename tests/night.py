@@ -72,7 +72,8 @@ PARTS = (
     Part(
         name="handover-fleet",
         what="changes of leader with 2,000 and 10,000 guest clusters, at the pace of one Rancher",
-        night="python -m tests.operator.handover_fleet",
+        night="python -m tests.operator.handover_fleet --guests 2000",
+        long="python -m tests.operator.handover_fleet",
     ),
     Part(
         name="demand-fleet",

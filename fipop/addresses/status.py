@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -29,6 +29,7 @@ from fipop.errors import WRITE_REFUSED, ApiError
 from fipop.helm.charts import Role
 from fipop.ipam.addresses import format_address
 from fipop.rancher.matching import NoRange
+from fipop.rancher.objects import ProvisioningCluster
 
 PENDING = ConditionContent(
     verdict=Verdict.UNKNOWN,
@@ -40,11 +41,7 @@ UNTOLD = ConditionContent(
     reason="Pending",
     message="ConfigMap kubevip does not have the address yet.",
 )
-PAUSED = ConditionContent(
-    verdict=Verdict.UNKNOWN,
-    reason="Paused",
-    message=f"Reconciliation is paused by the annotation {names.ANNOTATION_PAUSED}. Remove it to continue.",
-)
+PAUSED = "Paused"
 GOING = ConditionContent(
     verdict=Verdict.UNKNOWN, reason=LEAVING, message="Rancher is removing the guest cluster."
 )
@@ -177,6 +174,18 @@ def find_fault(status: FloatingIPStatus, reason: str) -> str:
     return found.message if found is not None and found.reason == reason else ""
 
 
+def find_pause(cluster: ProvisioningCluster | None, floating_ips: Iterable[FloatingIP]) -> str:
+    """Return which object pauses a guest cluster, or one of these of it, as sentences; "" if none does."""
+    objects = [f"FloatingIP {'/'.join(each.key)}" for each in floating_ips if each.paused]
+    if cluster is not None and cluster.paused:
+        objects.insert(0, f"Cluster {'/'.join(cluster.key)}")
+    if not objects:
+        return ""
+    return (
+        f"Annotation {names.ANNOTATION_PAUSED} of {objects[0]} pauses reconciliation. Remove it to continue."
+    )
+
+
 def _allocated(addresses: Sequence[str], blockers: Sequence[Blocker]) -> Condition:
     kept = [f"The FloatingIP keeps {', '.join(addresses)}."] if addresses else []
     messages = list(dict.fromkeys(each.message for each in blockers))
@@ -210,7 +219,8 @@ def _about_guest(
         finding = ConditionContent(verdict=Verdict.FALSE, reason=blocker.reason, message=blocker.message)
         return [finding.to_condition(ConditionType.GUEST_CONFIGURED)]
     conflict = ConditionContent(verdict=Verdict.FALSE, reason=CONFLICT, message=rivals)
-    paused = floating_ip.paused or (binding.cluster is not None and binding.cluster.paused)
+    pause = find_pause(binding.cluster, (floating_ip,))
+    paused = ConditionContent(verdict=Verdict.UNKNOWN, reason=PAUSED, message=pause)
     if observation is None:
         earlier = [
             condition
@@ -218,16 +228,16 @@ def _about_guest(
             if addresses == floating_ip.status.addresses
             and condition.type in SUMMARIZED
             and condition.type != ConditionType.ALLOCATED
-            and condition.reason not in {PENDING.reason, PAUSED.reason, CONFLICT}
+            and condition.reason not in {PENDING.reason, PAUSED, CONFLICT}
             and not (rivals and condition.type == ConditionType.GUEST_CONFIGURED)
         ]
         if rivals:
             return [conflict.to_condition(ConditionType.GUEST_CONFIGURED), *earlier]
-        unread = PAUSED if paused else _mismatched(mismatch) if mismatch else PENDING
+        unread = paused if pause else _mismatched(mismatch) if mismatch else PENDING
         return earlier or [unread.to_condition(ConditionType.GUEST_CONFIGURED)]
     configured = observation.unreachable or observation.configured.get(floating_ip.key, PENDING)
     if observation.unreachable is None and observation.served.get(floating_ip.key) != addresses:
-        configured = PAUSED if paused else UNTOLD
+        configured = paused if pause else UNTOLD
     if mismatch and (configured.verdict is Verdict.TRUE or configured in (PENDING, UNTOLD)):
         configured = _mismatched(mismatch)
     if rivals:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from fipop.api.conditions import ConditionContent, Verdict
 from fipop.api.names import GROUP
+from fipop.api.spelling_warnings import EXACT, KnownKeys, find_spelling_warnings
 from fipop.ipam.addresses import DHCP_ADDRESSES, Address, Family, FamilyPolicy, parse_addresses
 from fipop.jsons import JsonView, as_list, as_mapping, as_text, as_texts
 from fipop.texts import clean
@@ -42,11 +43,20 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 """What a cloud provider puts on the Services that it serves."""
 FORWARD_METHOD = "k8s.co/keepalived-forward-method"
 
+_KEYS: KnownKeys = {
+    ADDRESSES: None,
+    LEASE_NAME: None,
+    INTERFACE: None,
+    IGNORE: ("", *EXACT),
+    WITHOUT_ENDPOINTS: ("", *EXACT),
+}
+"""What users write. kube-vip compares the text of the last two letter by letter."""
 MOST_ADDRESSES = 16
 """How many parts of an annotation, of a status and of externalIPs a cloud provider counts."""
 MOST_PORTS = 256
 """A Service with more ports shares its address with none."""
 _LAST_PORT = 65535
+_PREFIX, _MOST_ANNOTATIONS = "kube-vip.io/", 64
 _LONGEST_PART, _LONGEST_TEXT = 64, 1024
 """How many characters are kept for each address of a text, and of any other text."""
 
@@ -103,6 +113,8 @@ class Service:
     """The text of INTERFACE."""
     forward_method: str
     """What its annotation asks for in keepalived mode; "" without one."""
+    annotations: tuple[tuple[str, str], ...]
+    """Its first annotations with the prefix of kube-vip, for their spelling."""
     finding: ConditionContent | None
     """What the condition ADDRESS_ASSIGNED says."""
     finding_since: str
@@ -122,6 +134,11 @@ class Service:
     def is_ignored(self) -> bool:
         """Whether it is left to kube-vip, which compares the text letter by letter."""
         return self.ignore == "true"
+
+    @property
+    def spelling_warnings(self) -> tuple[str, ...]:
+        """What of its annotations is probably not meant so, as sentences."""
+        return find_spelling_warnings("annotation", dict(self.annotations), _KEYS)
 
     @property
     def has_request_first(self) -> bool:
@@ -226,6 +243,7 @@ def parse_service(obj: JsonView, *, most_addresses: int = MOST_ADDRESSES) -> Ser
         lease_name=as_text(annotations.get(LEASE_NAME))[:_LONGEST_TEXT],
         interface=as_text(annotations.get(INTERFACE))[:_LONGEST_TEXT],
         forward_method=as_text(annotations.get(FORWARD_METHOD)).strip()[:_LONGEST_TEXT],
+        annotations=tuple(islice(_read_own(annotations), _MOST_ANNOTATIONS)),
         finding=_read_finding(condition),
         finding_since=as_text(condition.get("lastTransitionTime")),
     )
@@ -271,6 +289,12 @@ def _read_families(items: object) -> tuple[Family, ...]:
 def _digest_selector(value: object) -> str:
     found = sorted(as_texts(value).items())
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16] if found else ""
+
+
+def _read_own(annotations: JsonView) -> Iterable[tuple[str, str]]:
+    for key, value in annotations.items():
+        if len(key) <= _LONGEST_PART and key.lower().startswith(_PREFIX):
+            yield key, as_text(value)[:_LONGEST_TEXT]
 
 
 def _read_ports(items: object) -> Iterable[Port]:

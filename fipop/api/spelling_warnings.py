@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from fipop.api import names
-from fipop.texts import clean, find_alike
+from fipop.texts import clean, find_alike, is_namespace
 
 MOST_NAMED = 3
 
@@ -16,6 +16,18 @@ KnownKeys: TypeAlias = Mapping[str, Container[str] | None]
 
 EXACT = ("true", "false")
 """Where "true" is compared letter by letter: what removes, what deletes, and what the API server reads."""
+
+
+class _Ids(Container[str]):
+    """Every text that is a list of ids of guest clusters, separated by commas."""
+
+    def __contains__(self, value: object) -> bool:
+        return all(is_namespace(each.strip()) for each in str(value).split(",") if each.strip())
+
+    def __str__(self) -> str:
+        return "ids of guest clusters, separated by commas"
+
+
 RANGE_KEYS: KnownKeys = {
     names.ANNOTATION_HARVESTER_CLUSTER: None,
     names.ANNOTATION_HARVESTER_NETWORK: None,
@@ -26,7 +38,7 @@ FLOATING_IP_KEYS: KnownKeys = {
     names.ANNOTATION_RANGE: None,
     names.ANNOTATION_UPDATE_CONFIG_MAP: names.GO_BOOLS,
     names.ANNOTATION_PAUSED: names.GO_BOOLS,
-    names.ANNOTATION_IGNORE_CLAIM: None,
+    names.ANNOTATION_IGNORE_CLAIM: _Ids(),
 }
 CLUSTER_ANNOTATIONS: KnownKeys = {
     names.ANNOTATION_PAUSED: names.GO_BOOLS,
@@ -48,7 +60,8 @@ def _find(what: str, given: Mapping[str, str], known: KnownKeys) -> Iterator[str
     for key, value in given.items():
         meanings = known.get(key)
         if meanings is not None and value not in meanings:
-            yield f'The {what} {key} must be "true" or "false": it is "{clean(value, 63)}".'
+            wanted = meanings if isinstance(meanings, _Ids) else '"true" or "false"'
+            yield f'The {what} {key} must be {wanted}: it is "{clean(value, 63)}".'
         meant = find_alike(key, known) if key not in known else ""
         if meant:
             yield f"The {what} {key} is not known: did you mean {meant}?"

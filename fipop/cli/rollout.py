@@ -185,7 +185,7 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
             found = await client.get(CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace)
             state = await _read_rollout(client, reading)
             snapshot = await read_snapshot(client, namespace=namespace)
-            settings, clusters = snapshot.installation.settings, snapshot.cache.clusters.all()
+            settings = snapshot.installation.settings
             if state.stable is None:
                 fail("there is nothing to undo: no target was completed before the current one")
             if state.is_stable:
@@ -194,11 +194,11 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
                 change = f"the options were changed since the rollout of target {state.target.name} began"
                 fail(f"{change}. Compare them with fipop values --stable, and write them yourself")
             options = build_stable_options(state, settings)
-            preview = preview_change(json.dumps({"data": options}), settings, clusters, only_served=True)
+            preview = preview_change(json.dumps({"data": options}), snapshot)
             *lines, _ = describe_preview(preview)
             click.echo("\n".join((table(CHANGES, list_changes(preview)), *lines)))
             if dry_run:
-                return "Nothing was written."
+                return "Nothing was written. After fipop rollout undo, fipop rollout status --watch waits for the end."
             version = {"resourceVersion": as_mapping((found or {}).get("metadata")).get("resourceVersion")}
             try:
                 written = await _patch(client, reading, {"metadata": version, "data": options})

@@ -56,8 +56,8 @@ def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None, s
     if stable:
         _show_stable(reading, snapshot)
         return
-    clusters = snapshot.cache.clusters.all()
-    chosen = snapshot.find_clusters(cluster) if cluster is not None else list(clusters)
+    guests = snapshot.list_guest_clusters()
+    chosen = [each for each in snapshot.find_clusters(cluster or "") if each in guests]
     if cluster is not None and not chosen:
         fail_missing(snapshot, "guest cluster", cluster, snapshot.list_cluster_names(), Kind.CLUSTERS)
     show_ambiguity(snapshot, cluster)
@@ -68,10 +68,7 @@ def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None, s
         reading.show({"values": lines}, ("CHART", "KEY", "FROM", "VALUE"), rows)
     else:
         try:
-            text, settings = diff.read_text(encoding="utf-8"), snapshot.installation.settings
-            found = preview_change(
-                text, settings, chosen, only_served=cluster is None, show=snapshot.show_cluster
-            )
+            found = preview_change(diff.read_text(encoding="utf-8"), snapshot, chosen)
         except (RefusedError, UnicodeDecodeError) as error:
             fail(f"file {diff} {error}")
         reading.show(found, CHANGES, list_changes(found), describe_preview(found))

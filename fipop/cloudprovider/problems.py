@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fipop.api.service import ADDRESSES, IGNORE, MOST_ADDRESSES, Service
-from fipop.api.spelling_warnings import EXACT, find_spelling_warnings
+from fipop.api.service import ADDRESSES, MOST_ADDRESSES, Service
 from fipop.cloudprovider.needs import is_assigned
 from fipop.cloudprovider.pools import PoolKeys
 from fipop.cloudprovider.usage import Usage, User, name_users
@@ -28,9 +27,8 @@ def find_problems(service: Service, user: User, usage: Usage, keys: PoolKeys) ->
             )
         if are_known and address not in DHCP_ADDRESSES and not keys.has_address(address):
             outside.append(f"Address {text} is in no pool of the ConfigMap. fipop leaves it as it is.")
-    odd = find_spelling_warnings("annotation", {IGNORE: service.ignore}, {IGNORE: ("", *EXACT)})
     return {
-        "AnnotationUnusual": " ".join(odd),
+        "AnnotationUnusual": " ".join(service.spelling_warnings),
         "AddressInUse": " ".join(shared),
         "SharedAddressLocal": " ".join(dropped),
         "AddressOutsidePools": " ".join(outside),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fipop.addresses.guests import LEAVING, FloatingIPName, GuestObservation
+from fipop.api import names
 from fipop.api.conditions import ConditionContent, Verdict
 from fipop.api.objects import ReleaseStatus
 from fipop.errors import ApiError, FipopError
@@ -32,7 +33,7 @@ LABELS_CHANGE = "LabelsChange"
 _LEFT = {
     "Drift": "kubevipUpdate is false, or the rollout stopped: see fipop rollout status",
     "RolloutPending": "The rollout has not reached this guest cluster: see fipop rollout status",
-    "RolloutPaused": "Rollouts are paused: run fipop rollout resume, or correct a bad option kubevipRollout…",
+    "RolloutPaused": f"ConfigMap {names.SETTINGS_CONFIG_MAP} pauses rollouts: see fipop rollout status",
     "RolledBack": "The rollout failed in this guest cluster and was rolled back: see fipop rollout status",
 }
 """Why a release that differs or is missing is left as it is, and what to do."""

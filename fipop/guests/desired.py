@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fipop.addresses.claims import address_of, read_addresses, slots_named_by
 from fipop.addresses.decision import bind_guest
 from fipop.addresses.inventory import Inventory
+from fipop.addresses.status import find_pause
 from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
@@ -156,9 +157,11 @@ class OptedInGuests:
         record = self.guests.record(guest.id)
         own, own_stable = record.choose_targets(guest.cluster, target, stable)
         now, at = self.guests.client.server_now(), loop_time()
+        cache = self.guests.inventory
+        floating_ips = cache.floating_ips_of(guest.id)
         dark = (
             find_dark_since(each, record.announced_states.get(each.key), now=now, at=at)
-            for each in self.guests.inventory.floating_ips_of(guest.id)
+            for each in floating_ips
         )
         return Member(
             target=own,
@@ -167,7 +170,7 @@ class OptedInGuests:
             visited_at=record.visited_at,
             taken_up_at=record.began_at if record.began_target == own.name else None,
             chosen_at=record.chosen_at,
-            hindrance=_find_hindrance(self.guests.inventory, guest) or record.describe_rest(own.name),
+            hindrance=_find_hindrance(cache, guest, floating_ips) or record.describe_rest(own.name),
             helm_problem=record.describe_failure(own.name),
             dark_since=max((each for each in dark if each is not None), default=None),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
@@ -227,18 +230,22 @@ def _is_opted_in(guest: Guest, settings: Settings) -> bool:
 
 
 def is_paused(cache: Inventory, guest: Guest) -> bool:
-    """Return whether an administrator paused it. Keys of several floating IPs are merged: all stay as they are."""
-    floating_ips = cache.floating_ips_of(guest.id)
-    return guest.cluster.paused or any(each.paused and each.status.addresses for each in floating_ips)
+    """Return whether an administrator paused it."""
+    return bool(_find_pause(guest, cache.floating_ips_of(guest.id)))
 
 
-def _find_hindrance(cache: Inventory, guest: Guest) -> str:
-    """Return why a guest cluster takes no part in rollouts, as a sentence; "" if it can."""
+def _find_pause(guest: Guest, floating_ips: Iterable[FloatingIP]) -> str:
+    """Return what pauses a guest cluster. Keys of several floating IPs are merged: all stay as they are."""
+    return find_pause(guest.cluster, (each for each in floating_ips if each.status.addresses))
+
+
+def _find_hindrance(cache: Inventory, guest: Guest, every: Collection[FloatingIP]) -> str:
+    """Return why a guest cluster with floating IPs takes no part in rollouts, as sentences; "" if it can."""
     if not guest.provisioned:
         return "Rancher has not provisioned the guest cluster."
-    if is_paused(cache, guest):
-        return "The guest cluster is paused."
-    floating_ips = [each for each in cache.floating_ips_of(guest.id) if each.status.addresses]
+    if pause := _find_pause(guest, every):
+        return pause
+    floating_ips = [each for each in every if each.status.addresses]
     if all(bind_guest(cache, each).blocker is not None for each in floating_ips):
         return "The guest cluster has no floating IP with an address."
     return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,7 +36,7 @@ from fipop.kube.resources import (
     Resource,
 )
 from fipop.metrics.counters import forget_guest
-from fipop.rancher.discovery import discover_guest, retry_delay_seconds
+from fipop.rancher.discovery import LINKS_BACKOFF, discover_guest
 from fipop.rancher.link_reader import KEPT_SECONDS, LinkReader
 from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, choose_cluster, resolve_cached
 from fipop.rancher.matching import Guest
@@ -272,7 +272,8 @@ class GuestReconciler:
             return None
         record = self.guests.record(guest_id)
         guest = found.guest if isinstance(found, Waiting) else found
-        is_news, record.announced = found != record.announced, found
+        before, record.announced = record.announced, found
+        is_news = found != before
         is_made = False
         if guest is not None and (found is guest or self.guests.inventory.is_resolved(guest_id)):
             is_made = await self._serve(guest, is_retry=found is not guest and bool(record.failed_lookups))
@@ -281,7 +282,9 @@ class GuestReconciler:
             visit = request_visit(guest_id)
             # Its first address has it visited, normally before that.
             visit = visit._replace(delay_seconds=FIRST_VISIT_SECONDS) if is_made else visit
-            self.queues.add(*map(request_floating_ip, floating_ips), visit, request_waiting())
+            self.queues.add(*map(request_floating_ip, floating_ips), visit)
+            if _without_display_name(found) != _without_display_name(before):
+                self.queues.add(request_waiting())
         if isinstance(found, Waiting):
             return self._wait(guest_id, record, found)
         record.failed_lookups, record.unresolved_since = 0, None
@@ -310,10 +313,8 @@ class GuestReconciler:
                 self._warn(waiting.guest.cluster, UNRESOLVED, message)
         if not waiting.needs_retry:
             return None
-        age = (self.guests.client.server_now() - waiting.created).total_seconds()
-        delay = retry_delay_seconds(age, record.failed_lookups)
         record.failed_lookups += 1
-        return RetryAfter(delay)
+        return RetryAfter(LINKS_BACKOFF.step_seconds(record.failed_lookups))
 
     async def _serve(self, guest: Guest, *, is_retry: bool) -> bool:
         """Create the floating IP of a guest cluster that should get one; return whether that was done."""
@@ -354,6 +355,17 @@ class GuestReconciler:
             return
         self.guests.inventory.observe(FLOATING_IPS, made)
         logger.info("Created FloatingIP", extra={"guest": guest.id, "cluster": guest.cluster_name})
+
+
+def _without_display_name(found: Discovery | None) -> Discovery | None:
+    """Return what was found without what people call the guest cluster, which frees no address."""
+    if isinstance(found, Waiting):
+        return replace(found, guest=_rename(found.guest)) if found.guest is not None else found
+    return _rename(found) if isinstance(found, Guest) else found
+
+
+def _rename(guest: Guest) -> Guest:
+    return replace(guest, display_name="", cluster=replace(guest.cluster, display_name=""))
 
 
 def _refused_since(floating_ip: FloatingIP) -> datetime | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +9,7 @@ from datetime import datetime
 from fipop.api.codec import parse_time
 from fipop.api.names import GUEST_CONFIG_MAP, parse_go_bool
 from fipop.jsons import Json, JsonView, as_list, as_mapping
-from fipop.texts import LONGEST_WORD, clean, is_namespace, is_object_name, is_release_name
+from fipop.texts import LONGEST_WORD, clean, is_namespace, is_object_name, is_release_name, read_version
 
 PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
 """A node selector that no node has, as kube-fip-operator sets it: a guest cluster that it parked is parked."""
@@ -28,7 +27,6 @@ _LONGEST_NAME = 253
 _KUBE_VIP, _PROVIDER, _FIPOP = ("kube-vip", "kube-vip-iptables"), "kube-vip-cloud-provider", "fipop"
 _MIRRORED = "mirrored-kube-vip-"
 """How Rancher's mirror names images of kube-vip: `rancher/mirrored-kube-vip-kube-vip-iptables`."""
-_TAG = re.compile(r":v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})$")
 KUBE_VIP_CLASS, _COMMON_LEASE = "kube-vip.io/kube-vip-class", "plndr-svcs-lock"
 _SERVICE_CONTROLLERS = frozenset({"*", "service", "service-lb-controller"})
 
@@ -248,8 +246,7 @@ def _read_mode(namespace: str, name: str, container: JsonView) -> KubeVipMode:
 
 
 def _read_version(container: JsonView) -> tuple[int, ...]:
-    found = _TAG.search(clean(container.get("image")).partition("@")[0])
-    return tuple(map(int, found.groups())) if found is not None else ()
+    return read_version(clean(container.get("image")).partition("@")[0].rpartition(":")[2])
 
 
 def _is_on(container: JsonView, name: str) -> bool:

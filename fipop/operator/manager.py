@@ -71,7 +71,7 @@ from fipop.runtime.queues import (
     request_waiting,
 )
 from fipop.runtime.store import Change
-from fipop.runtime.workqueue import Handler, RetryAfter, WorkQueue
+from fipop.runtime.workqueue import Handler, Priority, RetryAfter, WorkQueue
 from fipop.settings.options import Settings
 
 logger = logging.getLogger(__name__)
@@ -285,11 +285,12 @@ class Manager:
         self._is_working = True
 
     def enqueue_all(self) -> None:
-        """Enqueue everything, and a visit of each guest cluster: nothing new is assigned before what is not known."""
+        """Enqueue everything, first what lacks something, and a visit of each guest cluster.
+
+        Nothing new is assigned before those are read that are not known.
+        """
         inventory = self.inventory
-        self.queues.add(
-            request_count(0.0), request_waiting(), *map(request_reservation, inventory.reservations.all())
-        )
+        self.queues.add(request_count(0.0), request_waiting())
         self.queues.add(*map(request_floating_ip, inventory.floating_ips_by_age()))
         guest_ids = {each.cluster_name for each in self.inventory.clusters.all() if each.cluster_name}
         readable = set(filter(self.guests.is_readable, guest_ids))
@@ -301,8 +302,12 @@ class Manager:
         self.gate.wait_for(readable - known, known=known)
         for guest_id in sorted(guest_ids):
             visit = request_routine_visit(guest_id) if guest_id in known else request_visit(guest_id)
-            self.queues.add(visit, request_guest(guest_id))
+            is_new = not inventory.floating_ips_of(guest_id)
+            priority = Priority.NORMAL if is_new else Priority.BACKGROUND
+            self.queues.add(visit, request_guest(guest_id)._replace(priority=priority))
         self.queues.add(*self.demand.request_new(guest_ids))
+        for each in map(request_reservation, inventory.reservations.all()):
+            self.queues.add(each._replace(priority=Priority.BACKGROUND))
 
     def end(self) -> None:
         """Cause no more work."""

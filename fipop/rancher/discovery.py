@@ -1,7 +1,7 @@
 """From the links between Rancher's objects to one Guest; Secrets and HarvesterConfigs are only got, not watched.
 
 The objects arrive in any order. An event of a watched object causes another discovery. The other objects are requested
-again after `retry_delay_seconds`.
+again with a pause that grows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fipop.backoff import Backoff
 from fipop.kube.resources import HARVESTER_CONFIGS, SECRETS
 from fipop.rancher.credentials import Credential, parse_credential
 from fipop.rancher.link_reader import LinkReader, Unreadable
-from fipop.rancher.links import Discovery, Links, Waiting, build_guest, settle_without_requests, wait_for
+from fipop.rancher.links import Discovery, Links, Waiting, build_guest, settle_without_requests
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import (
     MachinePool,
@@ -27,17 +27,17 @@ LOCAL_CLUSTER = "local"
 NEW_GUEST_SECONDS = 600.0
 NEW_GUEST_RETRY_SECONDS = 3.0
 MAX_RETRY_SECONDS = 30.0
-_BACKOFF = Backoff(first_seconds=NEW_GUEST_RETRY_SECONDS, limit_seconds=MAX_RETRY_SECONDS)
+LINKS_BACKOFF = Backoff(first_seconds=NEW_GUEST_RETRY_SECONDS, limit_seconds=MAX_RETRY_SECONDS)
 
 
 def retry_delay_seconds(age_seconds: float, failures: int) -> float:
-    """Return the seconds until a link is requested again: 3 while the guest is new, then doubled up to 30.
+    """Return the seconds until a guest cluster is visited again: 3 while it is new, then doubled up to 30.
 
-    `failures` counts the failed attempts since the guest stopped being new, or since the start of this process.
+    `failures` counts the failed attempts since it stopped being new, or since the start of this process.
     """
     if age_seconds < NEW_GUEST_SECONDS:
         return NEW_GUEST_RETRY_SECONDS
-    return _BACKOFF.step_seconds(failures + 1)
+    return LINKS_BACKOFF.step_seconds(failures + 1)
 
 
 async def discover_guest(reader: LinkReader, links: Links) -> Discovery:
@@ -71,10 +71,10 @@ async def _resolve_harvester(reader: LinkReader, links: Links, guest: Guest) -> 
         return networks
     ref = credential_ref(pool.credential or links.cluster.credential, links.cluster.namespace)
     if ref is None:
-        return wait_for(links, "the cluster names no cloud credential")
+        return Waiting(message="the cluster names no cloud credential")
     credential = await reader.read(SECRETS, ref, parse_credential)
     if isinstance(credential, Unreadable):
-        return wait_for(links, credential.message, needs_retry=True)
+        return Waiting(message=credential.message, needs_retry=True)
     found = _find_harvester(links, ref, credential)
     if isinstance(found, Waiting):
         return found
@@ -112,7 +112,7 @@ def _find_harvester(
             f"the Harvester cluster {wanted} of {what} is not in Rancher{leads}. If it was registered again, choose a "
             "credential of its present registration, or correct clusterId and kubeconfig of this one"
         )
-        return wait_for(links, message, needs_retry=True)
+        return Waiting(message=message, needs_retry=True)
     if not is_split:
         return found, ""
     counts = (
@@ -129,11 +129,11 @@ def _find_harvester(
 async def _get_networks(reader: LinkReader, links: Links, pool: MachinePool) -> tuple[str, ...] | Waiting:
     ref = object_ref(links.cluster.namespace, pool.config_name)
     if ref is None:
-        return wait_for(links, "the machine pool names no HarvesterConfig")
+        return Waiting(message="the machine pool names no HarvesterConfig")
     networks = await reader.read(HARVESTER_CONFIGS, ref, parse_harvester_networks)
     if isinstance(networks, Unreadable):
-        return wait_for(links, networks.message, needs_retry=True)
+        return Waiting(message=networks.message, needs_retry=True)
     if isinstance(networks, str):
         message = f"the networkInfo of HarvesterConfig {ref.namespace}/{ref.name} {networks}"
-        return wait_for(links, message, needs_retry=True)
+        return Waiting(message=message, needs_retry=True)
     return networks

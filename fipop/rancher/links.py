@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeAlias
 
 from fipop.rancher.matching import Guest
@@ -21,14 +20,12 @@ from fipop.rancher.objects import (
 class Waiting:
     """A link is missing.
 
-    `needs_retry`: it must be asked for again, no event of the guest's own objects will tell; its age counts from
-    `created`, the time of the provisioning Cluster. `guest` is there when visits can serve the guest all the same
-    (a credential deleted long after the guest was made must not stop them). `is_resolved`: what it stands on was known
-    before. If not, no range can be chosen for it.
+    `needs_retry`: it must be asked for again, no event of the guest's own objects will tell. `guest` is there when
+    visits can serve the guest all the same (a credential deleted long after the guest was made must not stop them).
+    `is_resolved`: what it stands on was known before. If not, no range can be chosen for it.
     """
 
     message: str
-    created: datetime
     needs_retry: bool = False
     guest: Guest | None = None
     is_resolved: bool = False
@@ -87,38 +84,40 @@ def resolve_cached(links: Links) -> Discovery:
 def settle_without_requests(links: Links) -> Waiting | NotAGuest | None:
     """Return why nothing can be resolved, if that is known without a request."""
     cluster, management = links.cluster, links.management
-    if cluster.cluster_name == "local" or (management is not None and management.is_internal):
-        return NotAGuest()
-    # Rancher's pages label an imported Harvester before anything has connected to it. Later the label says nothing: on
-    # a guest cluster that is served, it would make its addresses look unused.
-    unfound = management is None or not (management.provider or links.is_unknown_kind)
-    labelled = unfound and cluster.labels.get(LABEL_PROVIDER) == PROVIDER_HARVESTER
-    if labelled or (management is not None and management.is_harvester):
+    if not is_guest(cluster, management, is_unknown_kind=links.is_unknown_kind):
         return NotAGuest()
     name = cluster.cluster_name
     if not name:
-        return wait_for(links, "Rancher has not named the cluster's namespace yet")
+        return Waiting(message="Rancher has not named the cluster's namespace yet")
     if cluster.is_deleting:
         return None
     if management is None:
-        return wait_for(links, f"management Cluster {name} does not exist")
+        return Waiting(message=f"management Cluster {name} does not exist")
     if cluster.is_imported and not (management.provider or links.is_unknown_kind):
         return _wait_for_provider(links)
     if links.namespace is None:
-        return wait_for(links, f"namespace {name} does not exist")
+        return Waiting(message=f"namespace {name} does not exist")
     return None
+
+
+def is_guest(
+    cluster: ProvisioningCluster, management: ManagementCluster | None, *, is_unknown_kind: bool = False
+) -> bool:
+    """Return whether a cluster is neither Rancher's own nor a Harvester cluster."""
+    if cluster.cluster_name == "local" or (management is not None and management.is_internal):
+        return False
+    # Rancher's pages label an imported Harvester before anything has connected to it. Later the label says nothing: on
+    # a guest cluster that is served, it would make its addresses look unused.
+    unfound = management is None or not (management.provider or is_unknown_kind)
+    labelled = unfound and cluster.labels.get(LABEL_PROVIDER) == PROVIDER_HARVESTER
+    return not (labelled or (management is not None and management.is_harvester))
 
 
 def _wait_for_provider(links: Links) -> Waiting:
     """Wait until it is known what an imported cluster is; once it is ready, only time and its nodes tell."""
     message = "Rancher has not detected the provider of the imported cluster yet"
     is_ready = links.management is not None and links.management.ready_since is not None
-    return wait_for(links, message, needs_retry=is_ready)
-
-
-def wait_for(links: Links, message: str, *, needs_retry: bool = False) -> Waiting:
-    """Build what tells that a link is missing."""
-    return Waiting(message=message, created=links.cluster.created, needs_retry=needs_retry)
+    return Waiting(message=message, needs_retry=is_ready)
 
 
 def build_guest(links: Links) -> Guest:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from fipop.addresses.status import find_pause
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, KubeObject
@@ -147,7 +148,6 @@ def _count(first: Finding, number: int) -> Finding:
 
 ALL_GUESTS = "guest clusters"
 BIND_VIEWER = "Bind the ClusterRole fipop-viewer and the Role fipop-viewer to yourself"
-_UNPAUSE = f"Remove the annotation {names.ANNOTATION_PAUSED} of its Cluster"
 STOP_ADVICE = (
     "Correct the options, run fipop rollout undo, or repair the guest clusters and run fipop rollout retry"
 )
@@ -278,7 +278,7 @@ def _judge_options(found: Installation) -> Iterator[Finding]:
 
 def _judge_overrides(snapshot: Snapshot) -> Iterator[Finding]:
     if snapshot.is_read(Kind.CLUSTERS):
-        for unused in find_unfitting(snapshot.installation.settings, snapshot.cache.clusters.all()):
+        for unused in find_unfitting(snapshot.installation.settings, snapshot.list_guest_clusters()):
             advice = "Correct the entry, or label a provisioning Cluster"
             yield point(_OPERATOR, Severity.INFO, "OverrideUnused", unused, advice)
 
@@ -290,7 +290,7 @@ def _judge_rollout(snapshot: Snapshot) -> Iterator[Finding]:
         message = f"{what} stopped: {rollout.reason}"
         yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, STOP_ADVICE)
     if snapshot.installation.rollout_paused:
-        message = f"{what} is paused: kubevipRolloutPaused is true"
+        message = f"{what} is paused: kubevipRolloutPaused of ConfigMap {names.SETTINGS_CONFIG_MAP} is true"
         yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "fipop rollout resume")
     for each in snapshot.cache.floating_ips.all():
         for one in each.status.conditions:
@@ -391,23 +391,18 @@ def _judge_misplaced_labels(snapshot: Snapshot) -> Iterator[Finding]:
 def _judge_allowed_names(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the display names where the names of provisioning Clusters count."""
     own = {each.name for each in snapshot.cache.clusters.all()}
-    for each in snapshot.cache.ranges.all():
-        for name in each.spec.allowed_clusters:
-            if name not in own and (meant := snapshot.find_clusters(name)):
-                subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=each.name)
-                message = f"allowedClusters has {_show_meant(name, meant)}"
-                edit = f"kubectl edit floatingiprange {each.name}"
-                yield point(subject, Severity.WARNING, "DisplayNameIgnored", message, edit)
-    for override, name in list_names(snapshot.installation.settings):
+    edit = f"kubectl -n {snapshot.installation.namespace} edit configmap {names.SETTINGS_CONFIG_MAP}"
+    listed = [(_OPERATOR, *each, edit) for each in list_names(snapshot.installation.settings)]
+    for one in snapshot.cache.ranges.all():
+        subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=one.name)
+        edit = f"kubectl edit floatingiprange {one.name}"
+        listed += [(subject, "allowedClusters", name, edit) for name in one.spec.allowed_clusters]
+    for subject, where, name, advice in listed:
         if name not in own and (meant := snapshot.find_clusters(name)):
-            message = f"{override} has {_show_meant(name, meant)}"
-            edit = f"kubectl -n {snapshot.installation.namespace} edit configmap {names.SETTINGS_CONFIG_MAP}"
-            yield point(_OPERATOR, Severity.WARNING, "DisplayNameIgnored", message, edit)
-
-
-def _show_meant(name: str, meant: Iterable[ProvisioningCluster]) -> str:
-    written = " or ".join(sorted({f'"{each.name}"' for each in meant}))
-    return f'"{name}", which is not the name of a provisioning Cluster and does not count: write {written}'
+            written = " or ".join(sorted({f'"{each.name}"' for each in meant}))
+            why = f"which is not the name of a provisioning Cluster and does not count: write {written}"
+            message = f'{where} has "{name}", {why}'
+            yield point(subject, Severity.WARNING, "DisplayNameIgnored", message, advice)
 
 
 def _kubectl(verb: str, resource: Resource, found: KubeObject) -> str:
@@ -426,8 +421,9 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
             severity, reason = Severity.CRITICAL, "Unreachable"
         advice = "Check in Rancher that the guest cluster runs and that its agent is connected"
         yield point(subject, severity, reason, message, advice)
-    if any(each.paused for each in summary.clusters):
-        message, advice = f"guest cluster {summary.id} is paused: fipop only reads it", _UNPAUSE
+    for cluster in (each for each in summary.clusters if each.paused):
+        message = f"fipop only reads guest cluster {summary.id}. {find_pause(cluster, ())}"
+        advice = f"{_kubectl('annotate', PROVISIONING_CLUSTERS, cluster)} {names.ANNOTATION_PAUSED}-"
         yield point(subject, Severity.INFO, "Paused", message, advice)
     for each in summary.floating_ips:
         yield from (judge_floating_ip(each, one, snapshot.now) for one in (each.ready, *each.wrong))

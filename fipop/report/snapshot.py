@@ -18,6 +18,7 @@ from fipop.api.guest_problems import GuestProblem
 from fipop.api.objects import FloatingIP
 from fipop.ipam.addresses import Address, parse_addresses
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS
+from fipop.rancher.links import is_guest
 from fipop.rancher.objects import ProvisioningCluster, show_name
 from fipop.rollout.parts import Parts
 from fipop.rollout.plan import Phase, Rollout, count, describe_change
@@ -225,6 +226,15 @@ class Snapshot:
             each
             for each in self.cache.clusters.all()
             if name and (each.is_meant_by(name) or name == self.display_name_of(each.cluster_name))
+        ]
+
+    def list_guest_clusters(self) -> list[ProvisioningCluster]:
+        """Return the Clusters that are neither Rancher's own nor Harvester clusters."""
+        management = self.cache.management
+        return [
+            each
+            for each in self.cache.clusters.all()
+            if is_guest(each, management.get("", each.cluster_name))
         ]
 
     def list_cluster_names(self) -> list[str]:

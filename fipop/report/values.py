@@ -9,6 +9,7 @@ from fipop.api import names
 from fipop.helm.charts import CHART_OPTIONS, Target, wanted_charts, wanted_overrides, wanted_values
 from fipop.jsons import as_mapping
 from fipop.rancher.objects import ProvisioningCluster
+from fipop.report.snapshot import Snapshot
 from fipop.settings.options import Settings, find_changed, parse_settings, settings_data
 from fipop.settings.yaml import RefusedError, parse_yaml_mapping
 
@@ -92,31 +93,22 @@ def trace_values(order: Target, cluster: ProvisioningCluster) -> tuple[ValueLine
     return tuple(lines)
 
 
-def preview_change(
-    text: str,
-    before: Settings,
-    clusters: Sequence[ProvisioningCluster],
-    *,
-    only_served: bool,
-    show: Callable[[ProvisioningCluster], str] = lambda each: "/".join(each.key),
-) -> Preview:
-    """Return what a file of options changes. `only_served`: values of guest clusters in which fipop installs.
+def preview_change(text: str, snapshot: Snapshot, clusters: Sequence[ProvisioningCluster] = ()) -> Preview:
+    """Return what a file of options changes in some clusters; without any, in all in which fipop installs.
 
-    `show` returns how a cluster is shown. Raises RefusedError.
+    Raises RefusedError.
     """
+    before, show = snapshot.installation.settings, snapshot.show_cluster
     is_patch, data = _read_file(text, before)
     after, bad = parse_settings(data, before)
     if bad:
         raise RefusedError(f"has a bad value: {bad[0]}")
+    every = clusters or snapshot.list_guest_clusters()
     had, gets = (
-        {
-            each.key: each
-            for each in clusters
-            if each.cluster_name and installs.includes(opted_in=each.opted_in)
-        }
+        {each.key: each for each in every if each.cluster_name and installs.includes(opted_in=each.opted_in)}
         for installs in (before.kubevip_guest_install, after.kubevip_guest_install)
     )
-    chosen = [each for each in clusters if each.key in had.keys() & gets.keys() or not only_served]
+    chosen = clusters or [had[each] for each in had if each in gets]
     return Preview(
         file="patch" if is_patch else "manifest",
         options=tuple(find_changed(before, after)),

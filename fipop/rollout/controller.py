@@ -142,7 +142,7 @@ class RolloutController:
                 return
             target, orders, problem = rollout.target, rollout.orders, error
         if rollout is None or rollout.target.name != target.name:
-            rollout, progress = begin(rollout, target), Progress(since=loop_time())
+            rollout, progress = begin(rollout, target), Progress(since=loop_time(), began_here=True)
         elif rollout.target.charts != target.charts:
             # The same archives, from another source.
             stable = target if rollout.is_stable else rollout.stable
@@ -190,7 +190,8 @@ class RolloutController:
         if is_same and any(each.is_eligible and each.visited_at is None for each in fleet.values()):
             return self.parts
         settings, now = self.configuration.settings, self.store.client.server_now()
-        return describe_parts(rollout, fleet, progress, settings, self.parts if is_same else {}, now)
+        before = self.parts if is_same else {}
+        return describe_parts(rollout, fleet, progress, settings, before, now=now, at=loop_time())
 
     def _list_fleet(self, rollout: Rollout) -> Fleet:
         """Return the guest clusters; those that no visit reached in time count as out of reach."""

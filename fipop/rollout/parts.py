@@ -8,18 +8,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
+from fipop.api import names
 from fipop.api.codec import format_time, parse_time
 from fipop.helm.errors import ChartError
 from fipop.helm.releases import Release, ReleaseOwner
 from fipop.rollout.member import Fleet, Member, RolloutStatus
-from fipop.rollout.plan import Phase, Progress, Rollout, find_affected, find_limit, find_proven, list_guests
+from fipop.rollout.plan import (
+    MemberState,
+    Phase,
+    Progress,
+    Rollout,
+    count_tolerated,
+    find_affected,
+    find_limit,
+    find_proven,
+    has_gone_dark,
+    list_guests,
+)
 from fipop.settings.options import Settings
 from fipop.texts import clean, sentence
 
 _LONGEST_REASON = 300
+_TIME = "%Y-%m-%d %H:%M:%SZ"
+_ABOUT_THE_SAME = timedelta(seconds=10)
+_BACK = " The guest cluster was rolled back."
 _MOST_BYTES = 256 * 1024
 """Of all parts: a ConfigMap has room for 1 MiB, and both targets are in it. Beyond that, reasons are left out."""
 
@@ -35,6 +50,9 @@ class Part:
     """When this status was first written."""
     reason: str = ""
     """Why it failed or takes no part, or what it waits for, as a sentence; "" if there is nothing to say."""
+
+    ready_since: datetime | None = field(default=None, compare=False)
+    """Since when all pods are Ready, as `reason` has it; None for one that was read from the ConfigMap."""
 
     def __str__(self) -> str:
         return f"{self.status.value}. {self.reason}".rstrip()
@@ -58,9 +76,19 @@ _ORDER = (
 
 
 def describe_parts(
-    rollout: Rollout, fleet: Fleet, progress: Progress, settings: Settings, before: Parts, now: datetime
+    rollout: Rollout,
+    fleet: Fleet,
+    progress: Progress,
+    settings: Settings,
+    before: Parts,
+    *,
+    now: datetime,
+    at: float,
 ) -> dict[str, Part]:
-    """Return the part of each guest cluster; `before`: those that were written last in this rollout."""
+    """Return the part of each guest cluster; `before`: those that were written last in this rollout.
+
+    `now` is the management cluster's clock, `at` the loop's.
+    """
     *_, pending = find_limit(fleet, find_affected(fleet), progress, settings)
     found = {}
     for guest_id in sorted(fleet, key=lambda each: (not fleet[each].is_canary, each)):
@@ -69,14 +97,18 @@ def describe_parts(
         stays = known if known is not None and known.status is status else None
         was_admitted = status not in (RolloutStatus.PENDING, RolloutStatus.SKIPPED)
         is_canary = was_admitted and (state.is_canary or (known is not None and known.is_canary))
-        reason = ""
+        reason, ready_since = "", None
         if status is RolloutStatus.PENDING:
             is_canary = member.is_canary
             reason = "It is next." if not rollout.is_stopped and pending[:1] == [guest_id] else ""
         elif status is RolloutStatus.PROGRESSING:
-            reason = _describe_progress(member, settings)
+            ready_since = _find_ready_since(member, known, now, at)
+            reason = _describe_progress(member, state, settings, ready_since)
         elif status is RolloutStatus.FAILED:
-            reason = stays.reason if stays is not None else _describe_failure(member, settings)
+            reason = stays.reason if stays is not None else sentence(_describe_failure(member, settings))
+            is_back = member.is_reachable and rollout.target.name not in member.made_for
+            reason = clean(reason.removesuffix(_BACK), _LONGEST_REASON - len(_BACK))
+            reason += _BACK if is_back else ""
         elif status is RolloutStatus.SKIPPED:
             reason = _describe_skip(member, settings)
         found[guest_id] = Part(
@@ -84,6 +116,7 @@ def describe_parts(
             is_canary=is_canary,
             since=stays.since if stays is not None else now.replace(microsecond=0),
             reason=clean(sentence(reason), _LONGEST_REASON),
+            ready_since=ready_since,
         )
     return dict(sorted(found.items(), key=lambda each: _ORDER.index(each[1].status)))
 
@@ -98,7 +131,10 @@ def describe_wait(
     if rollout.phase is not Phase.PROGRESSING:
         return ""
     if settings.pauses_rollouts:
-        return "It is paused. Run fipop rollout resume, or correct a bad option kubevipRollout…."
+        bad = ", ".join(sorted(settings.unknown_rollout_options))
+        why = "option kubevipRolloutPaused is true. Run fipop rollout resume"
+        why = f"correct {bad}, which has no known valid value" if bad else why
+        return f"It is paused by ConfigMap {names.SETTINGS_CONFIG_MAP}: {why}."
     if problem is not None:
         return f"It is blocked: {problem}."
     unseen = [each for each in fleet.values() if each.is_eligible and each.visited_at is None]
@@ -107,11 +143,16 @@ def describe_wait(
     affected = find_affected(fleet)
     limit, are_canaries, pending = find_limit(fleet, affected, progress, settings)
     under_way = list_guests(progress, RolloutStatus.PROGRESSING)
+    tolerated = count_tolerated(rollout.failed, fleet, affected, progress, settings)
+    failures = (
+        f"Failures: {len(rollout.failed)} of {tolerated} that are tolerated (kubevipRolloutMaxFailures)."
+    )
     if pending:
         first = "when the canaries have succeeded" if are_canaries else "when one of those has succeeded"
-        return f"At most {limit} can be under way at a time. The next guest cluster is admitted {first}."
+        limits = f"At most {limit} can be under way at a time. The next guest cluster is admitted {first}."
+        return f"{limits} {failures}"
     if under_way:
-        return "No guest cluster is left to admit. It waits for those that are under way."
+        return f"No guest cluster is left to admit. It waits for those that are under way. {failures}"
     if not settings.kubevip_update and any(each.drifts for each in fleet.values()):
         return "kubevipUpdate is false, and releases differ from the target. They stay as they are."
     succeeded = len(find_proven(fleet, affected, progress)[0])
@@ -121,13 +162,33 @@ def describe_wait(
     )
 
 
-def _describe_progress(member: Member, settings: Settings) -> str:
+def _find_ready_since(member: Member, known: Part | None, now: datetime, at: float) -> datetime | None:
+    """Return since when all pods are Ready, by the management cluster's clock; None if they are not.
+
+    Each visit measures it in whole seconds of the guest cluster: what it was before stays, if it is about the same.
+    """
+    seconds, visited_at = member.ready_seconds, member.visited_at
+    if seconds is None or visited_at is None or not (member.is_at_target and member.is_ready):
+        return None
+    found = now.replace(microsecond=0) - timedelta(seconds=round(seconds + at - visited_at))
+    before = known.ready_since if known is not None else None
+    return before if before is not None and abs(before - found) <= _ABOUT_THE_SAME else found
+
+
+def _describe_progress(
+    member: Member, state: MemberState, settings: Settings, ready_since: datetime | None
+) -> str:
     if not member.is_reachable:
         return "fipop cannot reach the guest cluster"
     if member.helm_problem:
         return member.helm_problem
     if member.is_at_target:
         seconds = settings.kubevip_rollout_min_success_seconds
+        if has_gone_dark(member, state):
+            return "an address of it is no longer announced: see condition Announced of its floating IPs"
+        if ready_since is not None:
+            earliest = ready_since + timedelta(seconds=seconds)
+            return f"ready since {ready_since:{_TIME}}, succeeds at the earliest {earliest:{_TIME}}"
         return _find_problem(member) or f"all pods must have been Ready for {seconds} s"
     return "helm has begun" if member.began_at is not None else "it waits for helm"
 

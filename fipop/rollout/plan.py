@@ -7,7 +7,7 @@ docs/concepts/rollouts.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
@@ -93,6 +93,8 @@ class Progress:
 
     since: float = 0.0
     """When this leader began to lead, or began the rollout."""
+    began_here: bool = False
+    """Whether this leader began the rollout, so that no former one has judged a guest cluster in it."""
     states: Mapping[str, MemberState] = field(default_factory=dict)
     """By guest cluster."""
     is_blocked: bool = False
@@ -239,6 +241,8 @@ def _can_have_target(
     state = progress.state_of(guest_id, member)
     if state.status is RolloutStatus.SUCCEEDED or (_is_all(settings) and not settings.pauses_rollouts):
         return True
+    if state.status is RolloutStatus.SKIPPED and member.is_at_target:
+        return True  # it had the target before: nothing but a repair can follow
     return state.is_admitted and (member.has_begun or _takes_part(member, rollout, progress, settings))
 
 
@@ -322,14 +326,16 @@ def _judge(
     deadline_seconds = settings.kubevip_rollout_progress_deadline_seconds
     ready_seconds = member.ready_seconds
     has_soaked = (ready_seconds or 0.0) >= settings.kubevip_rollout_min_success_seconds and member.is_ready
-    has_soaked = has_soaked and not _has_gone_dark(member, state)
+    has_soaked = has_soaked and not has_gone_dark(member, state)
     if member.is_at_target:
-        # Who got the target as the stable one is not judged. A former leader has judged those with a deadline before
-        # this lead.
+        # A former leader has judged those with a deadline before this lead.
         verdict_at = (state.began_at or 0.0) + deadline_seconds + VERDICT_SECONDS
-        was_judged = state.began_at is not None and verdict_at <= progress.since
-        if has_soaked or was_judged or (member.is_unchanged and not state.is_admitted):
+        is_over = state.began_at is not None and verdict_at <= progress.since
+        if has_soaked or (is_over and not progress.began_here):
             return RolloutStatus.SUCCEEDED
+        # Nor is judged who got the target before this rollout began, or as the stable one.
+        if (is_over or member.is_unchanged) and not state.is_admitted:
+            return RolloutStatus.SUCCEEDED if member.is_ready else RolloutStatus.SKIPPED
     if not member.is_eligible:
         return RolloutStatus.SKIPPED
     is_filled = _is_filled(member, settings)
@@ -346,7 +352,7 @@ def _judge(
     return RolloutStatus.PROGRESSING if state.is_admitted else RolloutStatus.PENDING
 
 
-def _has_gone_dark(member: Member, state: MemberState) -> bool:
+def has_gone_dark(member: Member, state: MemberState) -> bool:
     """Return whether an address of a guest cluster is announced no more since helm began there."""
     # The start for the deadline can be later: a change of leader, a pause and a retry make no guest cluster late.
     starts = [each for each in (state.began_at, member.began_at) if each is not None]
@@ -413,19 +419,26 @@ def _stop(rollout: Rollout, fleet: Fleet, affected: Fleet, progress: Progress, s
     failed = {**rollout.failed, **failed}
     if failed == rollout.failed:
         return rollout
-    proven, tested = find_proven(fleet, affected, progress)
-    pending, under_way = (
-        list_guests(progress, RolloutStatus.PENDING),
-        list_guests(progress, RolloutStatus.PROGRESSING),
-    )
-    tolerated, untested = 0, _find_entries(fleet, (*pending, *under_way, *failed)) - tested
-    if len(proven) >= _count_canaries(fleet, settings) and not untested:
-        tolerated = settings.kubevip_rollout_max_failures.of(len(proven) + len(failed) + len(under_way))
+    tolerated = count_tolerated(failed, fleet, affected, progress, settings)
     if len(failed) <= tolerated or rollout.is_stopped:
         return replace(rollout, failed=failed)
+    proven, tested = find_proven(fleet, affected, progress)
     failed_untested = _find_entries(fleet, failed) - tested
-    reason = _describe_failures(failed, len(affected), len(proven), failed_untested)
+    reason = _describe_failures(failed, len(affected), len(proven), failed_untested, tolerated)
     return replace(rollout, failed=failed, phase=Phase.STOPPED, reason=reason)
+
+
+def count_tolerated(
+    failed: Collection[str], fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings
+) -> int:
+    """Return how many failures are tolerated now: none before the canaries have succeeded."""
+    proven, tested = find_proven(fleet, affected, progress)
+    pending = list_guests(progress, RolloutStatus.PENDING)
+    under_way = list_guests(progress, RolloutStatus.PROGRESSING)
+    untested = _find_entries(fleet, (*pending, *under_way, *failed)) - tested
+    if len(proven) < _count_canaries(fleet, settings) or untested:
+        return 0
+    return settings.kubevip_rollout_max_failures.of(len(proven) + len(failed) + len(under_way))
 
 
 def _is_completed(fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings) -> bool:
@@ -511,11 +524,14 @@ def list_guests(progress: Progress, wanted: RolloutStatus) -> list[str]:
     return [each for each, state in progress.states.items() if state.status is wanted]
 
 
-def _describe_failures(failed: Iterable[str], size: int, succeeded: int, untested: Iterable[str]) -> str:
+def _describe_failures(
+    failed: Iterable[str], size: int, succeeded: int, untested: Iterable[str], tolerated: int
+) -> str:
     names, entries = sorted(failed), sorted({each.rpartition("/")[0] for each in untested})
     where = f"{len(names)} of {size} guest clusters ({_list(names)})"
     of_entries = f"; no guest cluster of override {_list(entries)} succeeded" if entries else ""
-    return f"the target failed in {where} and succeeded in {succeeded}{of_entries}"
+    limit = f"; {tolerated} of these failures are tolerated" if tolerated else ""
+    return f"the target failed in {where} and succeeded in {succeeded}{of_entries}{limit}"
 
 
 def _list(names: list[str]) -> str:

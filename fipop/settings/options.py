@@ -6,7 +6,6 @@ that is absent has its default, one with a bad value keeps the last good one and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
@@ -28,11 +27,10 @@ from fipop.settings.values import (
     RolloutType,
     parse_chart_values,
 )
-from fipop.texts import clean, suggest
+from fipop.texts import clean, read_version, suggest
 
 MAX_SHOWN = 100
 
-_IMAGE_TAG = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})")
 _LOSES_ADDRESSES = (((1, 0, 1), (1, 0, 3)), ((1, 2, 0), (1, 2, 3)))
 _CHART_IMAGES = {"0.11.0": (1, 2, 2), "0.11.1": (1, 2, 3)}
 """The kube-vip that a chart brings which loses addresses, by the version of the chart."""
@@ -249,7 +247,7 @@ def warnings(settings: Settings) -> tuple[str, ...]:
     for origin, chart in _list_values(settings.kubevip_cloud_provider_chart_values, overrides):
         version, config_map = _image_version(chart), chart.get("cm")
         reads = "default" if version == (0, 0, 8) else "kube-system"
-        if version is not None and version <= (0, 0, 8) and namespace != reads:
+        if version and version <= (0, 0, 8) and namespace != reads:
             found.append(
                 f"{origin}image {_show(version)} of the cloud provider cannot read its ConfigMap in kubevipNamespace "
                 f'"{namespace}": it reads {reads} only. Use v0.0.9 or newer'
@@ -286,9 +284,9 @@ def _judge_kube_vip(values: Mapping[str, Any], chart_version: str) -> str:
     """Return why a guest cluster with these values loses addresses; "" if it does not."""
     version, chart_version = _image_version(values), chart_version.removeprefix("v")
     problem = ""
-    if version is not None and any(first <= version <= last for first, last in _LOSES_ADDRESSES):
+    if any(first <= version <= last for first, last in _LOSES_ADDRESSES):
         problem = f"kube-vip {_show(version)} loses addresses"
-    elif version is not None and version[:2] == (1, 1) and _elects_each(values):
+    elif version[:2] == (1, 1) and _elects_each(values):
         problem = f'kube-vip {_show(version)} with svc_election "true" loses addresses'
     elif not _read_entry(values, "image", "tag") and chart_version in _CHART_IMAGES:
         shown = _show(_CHART_IMAGES[chart_version])
@@ -328,10 +326,9 @@ def _show(version: tuple[int, ...]) -> str:
     return "v" + ".".join(map(str, version))
 
 
-def _image_version(values: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _image_version(values: Mapping[str, Any]) -> tuple[int, ...]:
     tag = _read_entry(values, "image", "tag")
-    match = _IMAGE_TAG.fullmatch(tag) if isinstance(tag, str) else None
-    return tuple(int(part) for part in match.groups()) if match else None
+    return read_version(tag) if isinstance(tag, str) else ()
 
 
 def _as_text(value: object) -> str:

@@ -25,12 +25,13 @@ MAX_YAML_BYTES = 64 * 1024
 MAX_YAML_DEPTH = 32
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _UNCLEAR_TAG = "!unclear"
+_MERGE_TAG = "tag:yaml.org,2002:merge"
 _SCALARS = {
     "tag:yaml.org,2002:null": r"~|null|Null|NULL|",
     "tag:yaml.org,2002:bool": r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
     "tag:yaml.org,2002:int": r"[-+]?(0b[01]+|0[0-7]*|[1-9][0-9_]{0,99}|0x[0-9a-fA-F]+)",
     "tag:yaml.org,2002:float": r"[-+]?(\.[0-9]+|(0[0-9]*|[1-9][0-9_]*)(\.[0-9_]*)?)([eE][-+]?[0-9]+)?",
-    "tag:yaml.org,2002:merge": "<<",
+    _MERGE_TAG: "<<",
     _UNCLEAR_TAG: (
         r"[yYnN]|[-+]?(0[bBoO][0-9_]*|0[xX][0-9a-fA-F_]*|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9_]+)?"
         r"|\.[0-9][0-9_]*([eE][-+]?[0-9_]+)?|\.(inf|Inf|INF|nan|NaN|NAN))"
@@ -60,7 +61,17 @@ class _JsonLoader(yaml.CSafeLoader):
         return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse the key null, as helm does."""
+        """Refuse the key null, as helm does, and a key that is there twice: readers of YAML differ about it."""
+        lines: dict[str, int] = {}
+        # What is merged is only a default of the keys beside it.
+        for key in (each for each, _ in node.value if each.tag != _MERGE_TAG):
+            # In JSON, 1 and "1" are one key.
+            name, line = json.dumps(self.construct_object(key, deep=True)).strip('"'), key.start_mark.line + 1
+            if name in lines:
+                raise RefusedError(
+                    f"must not have a key twice: line {line} repeats that of line {lines[name]}"
+                )
+            lines[name] = line
         found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         if None in found:
             raise RefusedError("must have only texts as keys")

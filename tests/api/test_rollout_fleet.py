@@ -100,6 +100,7 @@ async def test_a_bad_change_never_reaches_more_than_the_canaries(fleet_of: Fleet
     await fleet_of.stack.set_options(kubevipRolloutProgressDeadline=str(SHORT_DEADLINE_SECONDS))
     target = await fleet_of.change(f"v6.6.6-{harm}", **{harm: True})
     await fleet_of.until("Stopped", target)
+    await fleet_of.failed(CANARIES)
     await fleet_of.stack.set_options(kubevipRolloutProgressDeadline=str(LONG_DEADLINE_SECONDS))
     await kill_and_start(fleet_of)
     await fleet_of.agree(fleet_of.digests, before)

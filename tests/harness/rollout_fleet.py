@@ -114,6 +114,14 @@ class Fleet:
 
         return await eventually(is_so, seconds=self.seconds, what=f"the rollout to be {phase}")
 
+    async def failed(self, number: int) -> None:
+        """Wait until so many guest clusters have failed: who has not yet does so by the deadline of then."""
+
+        async def have_failed() -> bool:
+            return len((await self.state())["failed"]) == number
+
+        await eventually(have_failed, seconds=self.seconds, what=f"{number} guest clusters to fail")
+
     async def reached(self, number: int, target: str, before: str) -> None:
         """Wait until so many guest clusters have something else than before."""
 

@@ -357,7 +357,10 @@ class PlanLeader:
     def step(self, options: Options, now: float) -> Rollout | None:
         rollout, progress = self.kept, self.progress
         if rollout is None or rollout.target.name != options.target:
-            rollout, progress = begin(rollout, build_target(options.target)), Progress(since=now)
+            rollout, progress = (
+                begin(rollout, build_target(options.target)),
+                Progress(since=now, began_here=True),
+            )
         fleet = self._fleet(rollout.target.name, _name(rollout.stable), now)
         if options.retry and options.retry != rollout.retried:
             rollout = replace(rollout, retried=options.retry)

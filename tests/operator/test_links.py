@@ -6,7 +6,8 @@ And what is corrected in place, without an event, is read again: once a minute w
 import pytest
 
 from fipop.interfaces import ApiRequest
-from fipop.metrics.counters import GUEST_EVENTS
+from fipop.metrics.counters import GUEST_EVENTS, RECONCILE_SECONDS
+from fipop.runtime.queues import WAITING
 from tests.harness.fleet import CLUSTERS, EVERY_GUEST, WORKSPACE, Fleet
 
 A, B = "c-m-a", "c-m-b"
@@ -314,6 +315,41 @@ async def test_the_name_of_a_cluster_that_is_no_harvester_has_no_links_of_others
             await fleet.pass_time(MINUTE / 5)
         counts.append(link.requests["get", "harvesterconfigs"] - before)
     assert counts[1] <= counts[0] + 1
+
+
+def count_wakings() -> float:
+    """Return how often all floating IPs that wait were looked at."""
+    (metric,) = RECONCILE_SECONDS.collect()
+    samples = [each for each in metric.samples if each.name.endswith("_count")]
+    return sum(each.value for each in samples if each.labels["kind"] == WAITING)
+
+
+async def test_what_people_call_a_guest_cluster_wakes_nothing_that_waits() -> None:
+    fleet = build()
+    fleet.add_guest(B)
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(VISITED)
+    counts = []
+    for name in ("", "berlin"):
+        before = count_wakings()
+        for number in range(30):
+            if name:
+                fleet.rename_harvester(B.removeprefix("c-"), f"{name}-{number}")
+            await fleet.pass_time(MINUTE / 5)
+        counts.append(count_wakings() - before)
+    assert counts[1] <= counts[0] + 1
+    fleet.disconnect(B)
+    before = count_wakings()
+    await fleet.pass_time(5)
+    assert count_wakings() > before
+
+
+async def test_links_that_stay_broken_are_read_ever_more_rarely_also_of_a_new_guest_cluster() -> None:
+    fleet = build()
+    break_config(fleet)
+    link = fleet.begin().link
+    await fleet.pass_time(10 * MINUTE)
+    assert 15 <= link.requests["get", "harvesterconfigs"] <= 40
 
 
 async def test_metrics_of_a_guest_cluster_keep_no_former_name_of_its_harvester() -> None:

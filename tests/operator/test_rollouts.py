@@ -2,7 +2,9 @@
 
 import base64
 import json
+import re
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -10,7 +12,7 @@ from fipop.api import names
 from fipop.interfaces import ApiRequest
 from fipop.rollout.parts import Part, parse_parts
 from fipop.rollout.plan import count
-from tests.harness.fleet import NAMESPACE, Fleet
+from tests.harness.fleet import NAMESPACE, RANCHER, Fleet
 
 IDS = tuple(f"c-m-{number}" for number in range(6))
 KEPT = ("configmaps", NAMESPACE, names.ROLLOUT_CONFIG_MAP)
@@ -249,7 +251,8 @@ async def test_each_guest_cluster_has_its_part_with_the_reason_whoever_leads(*, 
         ("pending", False, "It is next."),
         ("pending", False, ""),
     )
-    assert shown(fleet, IDS[2]) == ("skipped", False, "The guest cluster is paused.")
+    pause = f"Annotation {names.ANNOTATION_PAUSED} of FloatingIP {IDS[2]}/web pauses reconciliation."
+    assert shown(fleet, IDS[2]) == ("skipped", False, f"{pause} Remove it to continue.")
     assert shown(fleet, IDS[3]) == ("skipped", False, "fipop cannot reach the guest cluster.")
     assert "when the canaries have succeeded" in waits(fleet)
     if is_restarted:
@@ -260,7 +263,7 @@ async def test_each_guest_cluster_has_its_part_with_the_reason_whoever_leads(*, 
     await fleet.pass_time(120)
     assert tags(fleet)[0] == "v1", "it was rolled back, and nothing there shows the cause any more"
     assert shown(fleet, IDS[0])[:2] == ("failed", True)
-    assert "pods ready" in shown(fleet, IDS[0])[2]
+    assert "pods ready. The guest cluster was rolled back." in shown(fleet, IDS[0])[2]
     kept = fleet.memory.objects[KEPT]["metadata"]["resourceVersion"]
     await fleet.pass_time(QUIET)
     assert fleet.memory.objects[KEPT]["metadata"]["resourceVersion"] == kept, "a quiet fleet causes no write"
@@ -271,12 +274,111 @@ async def test_what_holds_a_rollout_up_is_said() -> None:
     assert waits(fleet) == ""
     fleet.set_options(kubevipRolloutPaused="true", kubevipChartValues=values("v2"))
     await fleet.pass_time(30)
-    assert waits(fleet) == "It is paused. Run fipop rollout resume, or correct a bad option kubevipRollout…."
+    assert waits(fleet) == (
+        "It is paused by ConfigMap kube-fip-config: option kubevipRolloutPaused is true. Run fipop rollout resume."
+    )
+    await fleet.stop()
+    fleet.set_options(kubevipRolloutPaused="false", kubevipRolloutCanaries="-1")
+    await fleet.start(leader_election=False)
+    await fleet.pass_time(30)
+    assert waits(fleet) == (
+        "It is paused by ConfigMap kube-fip-config: correct kubevipRolloutCanaries, which has no known valid value."
+    )
+    fleet.set_options(kubevipRolloutCanaries="2")
     for each in IDS[:3]:
         fleet.disconnect(each)
     fleet.set_options(kubevipRolloutPaused="false")
     await fleet.pass_time(120)
     assert "in more than cannot be reached" in waits(fleet)
+
+
+def break_pods(fleet: Fleet, guest_id: str, ready: int = 0) -> None:
+    """Let so many pods of kube-vip be ready in a guest cluster."""
+    guest = fleet.guests[guest_id]
+    key = next(key for key in guest.objects if key[0] == "daemonsets")
+    found = guest.objects[key]
+    guest.put(key, {**found, "status": {**found["status"], "numberReady": ready}})
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_after_an_undo_a_guest_cluster_that_is_not_ready_has_not_succeeded_though_it_needs_no_change(
+    *, is_restarted: bool
+) -> None:
+    fleet = await settled()
+    fleet.helm.unready.add("v2")
+    fleet.set_options(kubevipChartValues=values("v2"))
+    await until(fleet, "Stopped")
+    await fleet.pass_time(120)
+    assert tags(fleet) == ["v1"] * 6
+    break_pods(fleet, IDS[5])
+    fleet.disconnect(IDS[4])
+    await fleet.pass_time(120)
+    fleet.set_options(kubevipChartValues=values("v1"))
+    await until(fleet, "Completed")
+    if is_restarted:
+        await fleet.restart(leader_election=False)
+    await fleet.pass_time(120)
+    assert [shown(fleet, each)[0] for each in IDS[:4]] == ["succeeded"] * 4
+    assert shown(fleet, IDS[4]) == ("skipped", False, "fipop cannot reach the guest cluster.")
+    if not is_restarted:  # a new leader takes it that a former one has judged it
+        assert shown(fleet, IDS[5])[0] == "skipped"
+        assert "0 of 1 pods ready" in shown(fleet, IDS[5])[2]
+    break_pods(fleet, IDS[5], ready=1)
+    fleet.connect(IDS[4])
+    await fleet.pass_time(120)
+    assert counts(fleet)["succeeded"] == 6
+    assert tags(fleet) == ["v1"] * 6
+
+
+async def test_after_an_undo_a_guest_cluster_whose_workload_is_gone_is_still_repaired() -> None:
+    fleet = await settled()
+    fleet.set_options(kubevipChartValues=values("v2"), kubevipRolloutMaxConcurrency="1")
+    await until_another(fleet)
+    await fleet.pass_time(20)
+    guest = fleet.guests[IDS[5]]
+    key = next(key for key in guest.objects if key[0] == "daemonsets")
+    guest.remove(key)
+    fleet.set_options(kubevipChartValues=values("v1"))
+    await until(fleet, "Completed")
+    await fleet.pass_time(300)
+    assert key in guest.objects
+    assert counts(fleet)["succeeded"] == 6
+
+
+async def test_who_is_under_way_says_since_when_it_is_ready_and_when_it_succeeds_at_the_earliest() -> None:
+    fleet = await settled(kubevipRolloutMinSuccessTime="90")
+    fleet.set_options(kubevipChartValues=values("v2"))
+    await until_another(fleet)
+    await fleet.pass_time(60)
+    said = shown(fleet, IDS[0])[2]
+    times = re.fullmatch(r"Ready since (\S+ \S+), succeeds at the earliest (\S+ \S+)\.", said)
+    assert times is not None, said
+    since, earliest = (datetime.strptime(each, "%Y-%m-%d %H:%M:%S%z") for each in times.groups())
+    assert earliest - since == timedelta(seconds=90)
+    assert abs((fleet.now - since).total_seconds() - 55) < 15
+    await fleet.pass_time(20)
+    assert shown(fleet, IDS[0])[2] == said, "what is about the same is not written again"
+    break_pods(fleet, IDS[0])
+    await fleet.pass_time(45)
+    assert "0 of 1 pods ready" in shown(fleet, IDS[0])[2]
+
+
+async def test_how_many_failures_are_tolerated_and_used_is_said() -> None:
+    fleet = await settled(
+        kubevipRolloutMaxFailures="2", kubevipRolloutCanaries="1", kubevipRolloutMaxConcurrency="1"
+    )
+    fleet.opt_in(IDS[5], **{names.LABEL_CANARY: "true"})
+    fleet.helm.unready.add(f"{RANCHER}/k8s/clusters/{IDS[0]}")
+    fleet.set_options(kubevipChartValues=values("v2"))
+    await until_another(fleet)
+    await fleet.pass_time(15)
+    assert "Failures: 0 of 0 that are tolerated (kubevipRolloutMaxFailures)." in waits(fleet)
+    for _ in range(60):
+        await fleet.pass_time(10)
+        if rollout(fleet)["failed"]:
+            break
+    await fleet.pass_time(15)
+    assert "Failures: 1 of 2 that are tolerated (kubevipRolloutMaxFailures)." in waits(fleet)
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

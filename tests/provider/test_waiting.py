@@ -72,6 +72,32 @@ async def test_a_value_of_ignore_that_means_nothing_is_warned_of() -> None:
     assert (cluster.addresses(), cluster.reasons("web")) == (X, ["AnnotationUnusual", "AddressAssigned"])
 
 
+@pytest.mark.parametrize("key", ["kube-vip.io/loadbalancerIP", "kube-vip.io/LoadBalancerIPs"])
+async def test_an_annotation_that_is_one_letter_off_is_warned_of(key: str) -> None:
+    cluster = ServiceCluster({"cidr-global": "10.0.0.0/24"})
+    cluster.add(metadata={"annotations": {key: "10.0.0.9"}})
+    await cluster.start()
+    assert cluster.reasons("web") == ["AnnotationUnusual", "AddressAssigned"]
+    said = f"The annotation {key} is not known: did you mean kube-vip.io/loadbalancerIPs?"
+    assert said in [message for *_, message in cluster.events("web")]
+
+
+async def test_the_annotations_of_kube_vip_that_fipop_does_not_read_are_not_warned_of() -> None:
+    cluster = ServiceCluster(ONE)
+    own = (
+        "loadbalancerHostname",
+        "vipHost",
+        "hwaddr",
+        "requestedIP",
+        "egress",
+        "leaseName",
+        "serviceInterface",
+    )
+    cluster.add(metadata={"annotations": {f"kube-vip.io/{each}": "x" for each in own}})
+    await cluster.start()
+    assert cluster.reasons("web") == ["AddressAssigned"]
+
+
 async def test_it_is_served_when_the_holder_is_no_load_balancer_any_more() -> None:
     cluster = await build_waiting()
     cluster.change("first", type="ClusterIP")

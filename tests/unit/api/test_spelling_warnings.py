@@ -41,6 +41,14 @@ def test_a_value_that_is_no_boolean_is_named() -> None:
     assert floating_ip(updateConfigMap="True", clustername="ja", fiprange="").spelling_warnings == ()
 
 
+@pytest.mark.parametrize("value", ["???", "c-m-x c-m-y", "demo/web", "c-m-x,*"])
+def test_a_list_of_guest_clusters_that_cannot_be_read_is_named(value: str) -> None:
+    (found,) = floating_ip(**{f"{GROUP}/ignore-claim": value}).spelling_warnings
+    assert found.endswith(f'must be ids of guest clusters, separated by commas: it is "{value}".')
+    for right in ("", "c-m-x", " c-m-x, c-m-y,"):
+        assert floating_ip(**{f"{GROUP}/ignore-claim": right}).spelling_warnings == ()
+
+
 @pytest.mark.parametrize("value", ["True", "TRUE", "1", "yes", ""])
 def test_a_value_that_counts_only_as_exactly_true_is_named_in_every_other_spelling(value: str) -> None:
     exact = {f"{GROUP}/allow-delete": value}

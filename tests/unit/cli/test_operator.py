@@ -157,7 +157,7 @@ async def test_an_api_server_that_is_away_is_waited_for_until_it_is_asked_to_end
             "settings",
         )
         assert "kube-fip/" in waits["error"]
-        assert "ConnectionRefused" in waits["error"]
+        assert "the server refused the connection" in waits["error"]
         process.send_signal(number)
         rest = (await process.stderr.read()).decode().splitlines()
         assert [json.loads(line)["message"] for line in rest] == ["Stopping", "Stopped"]

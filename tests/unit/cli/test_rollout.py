@@ -20,7 +20,7 @@ from fipop.rollout.plan import Phase, Rollout
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link
 from tests.harness.releases import OTHER, TARGET, target
-from tests.unit.report.snapshots import build_cluster
+from tests.unit.report.snapshots import build_cluster, build_harvester, build_management
 
 CONFIG, KEPT = (("configmaps", "kube-fip", name) for name in ("kube-fip-config", "fipop-rollout"))
 STOPPED = Rollout(
@@ -319,8 +319,29 @@ def test_undo_shows_the_difference_first_and_a_dry_run_writes_nothing(
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()]
     assert ["fleet-default/demo", "kube-vip", "env.vip_interface", "eth2", "eth1"] in lines
-    assert result.stdout.endswith("Nothing was written.\n")
+    assert (
+        "Nothing was written. After fipop rollout undo, fipop rollout status --watch waits" in result.stdout
+    )
     assert link.server.objects[CONFIG]["data"] == after
+
+
+def test_undo_counts_no_cluster_that_is_none_of_the_guest_clusters(
+    run: Callable[..., Any], link: Link
+) -> None:
+    for name, guest in (("demo", "c-m-1"), ("local", "local"), ("rack", "c-rack"), ("shed", "c-m-shed")):
+        cluster = build_cluster(name, guest, opted_in=False)
+        if name == "shed":  # imported in Rancher's pages as a Harvester cluster, and not connected yet
+            cluster["metadata"]["labels"]["provider.cattle.io"] = "harvester"
+        link.server.put(("clusters", "fleet-default", name), cluster)
+    for each in (build_harvester("rack"), build_management("c-m-1", "demo")):
+        link.server.put(("clusters", "", each["metadata"]["name"]), each)
+    every = {**FORMER, "kubevipGuestInstall": "enabled"}
+    roll_out(link, every, {**every, "kubevipChartValues": "env: {vip_interface: eth2}"})
+    result = run("undo", "--dry-run")
+    assert result.exit_code == 0
+    assert "fleet-default/demo " in result.stdout
+    for other in ("local", "rack", "shed", "more"):
+        assert other not in result.stdout
 
 
 def test_undo_refuses_while_the_options_ask_for_something_else_than_what_is_rolled_out(

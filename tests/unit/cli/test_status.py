@@ -83,7 +83,7 @@ def test_it_waits_for_a_floating_ip_that_is_pending_and_not_for_one_that_is_paus
 def test_a_request_that_is_lost_does_not_end_the_waiting(run: Callable[..., Any]) -> None:
     lost = UnavailableError("list FloatingIP", reason="ConnectionCut")
     result = run("--wait", "5s", found=(ILL, lost, WELL))
-    assert (result.exit_code, "ConnectionCut" in result.stderr) == (0, True)
+    assert (result.exit_code, "the connection was cut" in result.stderr) == (0, True)
     assert run("--wait", "0s", found=(lost,)).exit_code == 3
     assert run("--wait", "1ms", found=(lost,)).exit_code == 3
 

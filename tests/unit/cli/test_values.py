@@ -11,12 +11,13 @@ import yaml
 from click.testing import Result
 
 from fipop.helm.charts import Target, wanted_charts, wanted_overrides, wanted_values
+from fipop.kube.resources import MANAGEMENT_CLUSTERS
 from fipop.report.snapshot import Snapshot, Unread
 from fipop.report.status import report_status
 from fipop.rollout.plan import Rollout
 from fipop.settings.options import DEFAULTS, parse_settings
 from tests.harness.releases import TARGET
-from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
+from tests.unit.report.snapshots import build_cluster, build_harvester, healthy_installation, snapshot
 
 OVERRIDES = """\
 - name: second
@@ -157,6 +158,26 @@ def test_guest_clusters_that_join_or_leave_are_named(
     shown = run("--diff", write(tmp_path, {"data": {"kubevipGuestInstall": install}})).stdout
     assert said in shown
     assert "No guest cluster changes" not in shown
+
+
+def test_a_cluster_that_is_none_of_the_guest_clusters_neither_changes_nor_joins(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    settings, _ = parse_settings(DATA, DEFAULTS)
+    clusters = [build_cluster("first", "c-m-first"), build_cluster("local", "local", namespace="fleet-local")]
+    clusters += [build_cluster("rack", "c-rack"), build_cluster("barn", "c-barn", opted_in=False)]
+    found = snapshot(
+        clusters=clusters, harvesters=("rack", "barn"), installation=healthy_installation(settings=settings)
+    )
+    for each in map(build_harvester, ("rack", "barn")):
+        found.cache.observe(MANAGEMENT_CLUSTERS, each)
+    new = {"kubevipGuestInstall": "enabled", "kubevipChartValues": CHANGED}
+    shown = run("--diff", write(tmp_path, {"data": new}), found=found).stdout
+    assert "fleet-default/first" in shown
+    for other in ("local", "rack", "barn", "begins to install"):
+        assert other not in shown
+    result = run("rack", found=found)
+    assert (result.exit_code, 'guest cluster "rack" does not exist' in result.stderr.lower()) == (1, True)
 
 
 def test_another_source_or_digest_of_a_chart_is_a_change(run: Callable[..., Result], tmp_path: Path) -> None:

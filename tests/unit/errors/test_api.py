@@ -8,7 +8,10 @@ from fipop.errors import ApiError, ConflictError, ForbiddenError, NotFoundError,
 def test_the_sentence_names_the_request_and_the_answer() -> None:
     refused = str(ConflictError("create FloatingIP c-m-a/web", status=409, reason="Conflict"))
     assert refused == "could not create FloatingIP c-m-a/web: 409 Conflict"
-    assert str(UnavailableError("list Node", reason="Timeout")) == "could not list Node: Timeout"
+    said = str(UnavailableError("list Node", reason="Timeout"))
+    assert said == "could not list Node: the server did not answer in time"
+    said = str(UnavailableError("list Node", status=200, reason="TooLarge"))
+    assert said == "could not list Node: the answer is larger than fipop reads (HTTP 200)"
     assert str(UnavailableError("list Node")) == "could not list Node: the API server did not answer"
 
 

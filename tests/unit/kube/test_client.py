@@ -180,7 +180,7 @@ async def test_a_refusal_names_the_policy_or_webhook_and_quotes_nothing_else(
 
 async def test_rancher_refuses_a_token_in_words_of_its_own(server, client):
     server.says("must authenticate", status=401, headers={"X-Api-Cattle-Auth": "false"})
-    with pytest.raises(TokenRefusedError, match="RancherTokenRefused"):
+    with pytest.raises(TokenRefusedError, match="does not accept the token"):
         await client.get(CONFIG_MAPS, "x", namespace="a")
 
 
@@ -227,7 +227,7 @@ async def test_a_refused_connection_sends_nothing(server):
 async def test_a_server_of_another_authority_is_not_trusted(server):
     server.ca_pem = ""
     async with server.client() as client:
-        with pytest.raises(UnavailableError, match="CertificateInvalid"):
+        with pytest.raises(UnavailableError, match="certificate of the server is not trusted"):
             await client.get(CONFIG_MAPS, "x", namespace="a")
 
 
@@ -252,7 +252,7 @@ async def test_an_answer_has_a_bound_in_bytes(server):
     async with server.client(answer_bytes=1000) as client:
         for answer in (streaming(b" " * 1001, hold=True), streaming(*[b" " * 100] * 11, hold=True)):
             server.answer = answer
-            with pytest.raises(UnavailableError, match="TooLarge"):
+            with pytest.raises(UnavailableError, match="larger than fipop reads"):
                 await client.get(CONFIG_MAPS, "x", namespace="a")
 
 
@@ -266,9 +266,9 @@ async def test_an_answer_has_a_deadline_also_if_it_arrives_byte_by_byte(server):
 
     server.answer = drip
     async with server.client(timeout_seconds=0.3) as client:
-        with pytest.raises(UnavailableError, match="Timeout"):
+        with pytest.raises(UnavailableError, match="did not answer in time"):
             await client.get(CONFIG_MAPS, "x", namespace="a")
-        with pytest.raises(UnavailableError, match="Timeout"):
+        with pytest.raises(UnavailableError, match="did not answer in time"):
             await client.list(CONFIG_MAPS, namespace="a", timeout_seconds=0.1)
 
 
@@ -284,7 +284,7 @@ async def test_a_list_comes_in_pages_and_ends(server):
 
     server.answer = endless
     async with server.client(page_items=3, pages=4) as client:
-        with pytest.raises(UnavailableError, match="TooManyPages"):
+        with pytest.raises(UnavailableError, match="more pages than fipop reads"):
             await client.list(CONFIG_MAPS)
     assert [request.query["limit"] for request in server.requests] == ["3"] * 4
 
@@ -368,7 +368,7 @@ async def test_a_watch_that_is_refused_raises(server, client):
 async def test_a_line_of_a_watch_has_a_bound(server):
     async with server.client(answer_bytes=100) as client:
         server.answer = streaming(b"x" * 200, hold=True)
-        with pytest.raises(UnavailableError, match="TooLarge"):
+        with pytest.raises(UnavailableError, match="larger than fipop reads"):
             await watch(client)
 
 
@@ -404,5 +404,5 @@ async def test_the_server_s_time_is_that_of_its_last_answer(server, client):
 
 async def test_a_redirect_is_named(server, client):
     server.says("", status=307, headers={"Location": f"{server.url}/elsewhere"})
-    with pytest.raises(UnavailableError, match="Redirect"):
+    with pytest.raises(UnavailableError, match="redirected the request"):
         await client.get(CONFIG_MAPS, "x", namespace="a")

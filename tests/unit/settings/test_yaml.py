@@ -27,6 +27,8 @@ from fipop.settings.yaml import (
         ("{8080: web, true: x, 1.5: z}", {"8080": "web", "true": "x", "1.5": "z"}),
         ("a:\nb: [1, {c: ~}]", {"a": None, "b": [1, {"c": None}]}),
         ("!!str 1", "1"),
+        ("{a: 1, <<: {a: 2, b: 3}}", {"a": 1, "b": 3}),
+        ("[{a: 1}, {a: 2}]", [{"a": 1}, {"a": 2}]),
     ],
 )
 def test_yaml_means_what_helm_takes_it_for(text: str, value: object) -> None:
@@ -51,6 +53,10 @@ def test_yaml_means_what_helm_takes_it_for(text: str, value: object) -> None:
         ("[-.inf]", ""),
         ("{~: a}", ""),
         ("a: 1\n---\nb: 2", ""),
+        ("a: 1\nb: 2\na: 1", "must not have a key twice: line 3 repeats that of line 1"),
+        ("a:\n- {b: 1, c: {d: 1,\n  'd': 2}}", "line 3 repeats that of line 2"),
+        ("{1: a, '1': b}", "a key twice"),
+        ("{yes: a, true: b}", "a key twice"),
         ("a: b: c", "line 1, column 5"),
         ("a:\n  b: 1\n\tc: 2", "line 3, column 1): the line is indented with a tab, use spaces"),
         ("a: 1\nb: y", "line 2"),
