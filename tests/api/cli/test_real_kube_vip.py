@@ -103,11 +103,14 @@ async def until_announced(
         raise AssertionError(f"{error}\n{wire.logs()}") from error
 
 
-async def until_taken(seen: Seen, wire: Wire) -> None:
+async def until_taken(seen: Seen, wire: Wire, address: str = "", *, name: str | None = None) -> None:
     """Wait until one node has the address, and the condition names it: the test before can have left it True."""
 
     async def is_so() -> bool:
-        nodes, message = wire.nodes_of(seen.address), (await announced(seen)).get("message", "")
+        nodes, message = (
+            wire.nodes_of(address or seen.address),
+            (await announced(seen, name)).get("message", ""),
+        )
         return len(nodes) == 1 and f"Node {nodes[0]} announces" in message
 
     try:
@@ -198,8 +201,7 @@ async def test_kube_vip_that_ends_on_all_nodes_is_told_and_the_remedy_works(seen
     assert (await seen.guest.floating_ip())["status"]["lastAnnounced"]
     for node in NODES:
         await wire.start(node)
-    await until_announced(seen, wire)
-    assert len(wire.nodes_of(seen.address)) == 1
+    await until_taken(seen, wire)
 
 
 async def test_kube_vip_that_is_killed_on_all_nodes_is_told_and_the_remedy_works(
@@ -228,8 +230,7 @@ async def test_a_stranger_that_holds_the_lease_is_told_and_the_remedy_works(seen
         assert f"node {STRANGER} holds the Lease" in message
         assert "stop the program that renews the Lease" in message
         assert wire.nodes_of(seen.address) == []
-    await until_announced(seen, wire)
-    assert len(wire.nodes_of(seen.address)) == 1
+    await until_taken(seen, wire)
 
 
 async def test_pods_that_go_leave_it_unknown_and_who_names_the_remedy(seen: Seen, wire: Wire) -> None:
@@ -249,8 +250,7 @@ async def test_an_interface_that_no_node_has_is_told_and_the_remedy_works(seen: 
     annotations = {"kube-vip.io/serviceInterface": "eth0"}
     await seen.guest.client.patch(SERVICE, {"metadata": {"annotations": annotations}})
     await follow_advice(seen, wire, message)
-    await until_announced(seen, wire)
-    assert len(wire.nodes_of(seen.address)) == 1
+    await until_taken(seen, wire)
 
 
 @pytest.mark.skipif("KUBE_VIP" in os.environ, reason="Only of v1.2.2 it is known that it loses the change.")
@@ -270,8 +270,7 @@ async def test_a_changed_address_that_kube_vip_loses_is_told_and_the_remedy_work
         assert address in message
         assert wire.nodes_of(address) == []
         await follow_advice(seen, wire, message)
-        await until_announced(seen, wire, name="another")
-        assert len(wire.nodes_of(address)) == 1
+        await until_taken(seen, wire, address, name="another")
         assert wire.nodes_of(seen.address) == []
     finally:
         await seen.stack.client.delete(seen.guest.path("another"))
