@@ -167,8 +167,9 @@ class Release:
     def _workload(self, chart: str, values: Object) -> Object:
         is_provider = chart == "kube-vip-cloud-provider"
         env = {} if is_provider else {"svc_enable": "true", **(values.get("env") or {})}
+        image = values["image"] if is_provider and isinstance(values.get("image"), dict) else {}
         container = {
-            "image": f"example/{chart}:v1",
+            "image": f"{image.get('repository') or f'example/{chart}'}:v1",
             "env": [{"name": name, "value": str(value)} for name, value in env.items()],
         }
         return {

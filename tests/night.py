@@ -103,6 +103,11 @@ PARTS = (
         long="python -m tests.provider.simulation 3000 --seed SEED",
     ),
     Part(
+        name="worlds-services",
+        what="random worlds of a cloud provider whose Services choose pools",
+        night="python -m tests.provider.worlds 10000 --seed 1",
+    ),
+    Part(
         name="model-services",
         what="every schedule of the leaders of a cloud provider, in small worlds",
         night="python -m tests.provider.model --all",

@@ -261,8 +261,24 @@ class FloatingIPSpec(YamlFields):
     ip_family_policy: ipam.FamilyPolicy | None = None
     ip_families: tuple[Family, ...] = ()
     service_namespace: str = ""
+    pool: str = ""
+    pool_namespaces: tuple[str, ...] = ()
     allow_share: bool | None = None
     interface: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what the rules of the CRD refuse. Raises: ValueError."""
+        if self.pool and self.service_namespace:
+            raise ValueError("must not have both pool and serviceNamespace")
+        if self.pool == "global":
+            raise ValueError("must not have pool global, which is the key of all Services")
+        if self.pool_namespaces and not self.pool:
+            raise ValueError("must have a pool for poolNamespaces")
+
+    @property
+    def scope(self) -> str:
+        """What follows the dash in the keys of its guest cluster; "" for those of all Services."""
+        return self.pool or self.service_namespace
 
 
 def digest_spec(spec: FloatingIPSpec) -> str:

@@ -32,12 +32,20 @@ INTERFACE = "kube-vip.io/serviceInterface"
 """Where kube-vip announces a Service: the name of a network interface of nodes, or "auto"."""
 DEFAULT_CLASS = "kube-vip.io/kube-vip-class"
 """The class that a provider serves if it is to serve a class, and none is named."""
+POOL = f"{GROUP}/pool"
+"""The pool that a Service chooses, in place of that of its namespace."""
+SHARE = f"{GROUP}/share"
+"""The group of Services that get one address."""
 ASSIGNED = f"{GROUP}/assigned"
 """What fipop's cloud provider wrote into ADDRESSES last."""
+SHARED_LEASE = f"{GROUP}/shared-lease"
+"""What fipop's cloud provider wrote into LEASE_NAME last."""
 LEADER = f"{GROUP}/leader"
 """The leader that stamped a Service which lacks an address (`fipop.cloudprovider.fence`)."""
 ADDRESS_ASSIGNED = f"{GROUP}/AddressAssigned"
 """The condition of fipop's cloud provider, which only Services have that wait for an address, or did."""
+POOL_NOT_ALLOWED = "PoolNotAllowed"
+"""The reason of a Service that gets no address, and so waits for none: it chose a pool that is closed to it."""
 IMPLEMENTATION, KUBE_VIP = "implementation", "kube-vip"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 """What a cloud provider puts on the Services that it serves."""
@@ -47,6 +55,8 @@ _KEYS: KnownKeys = {
     ADDRESSES: None,
     LEASE_NAME: None,
     INTERFACE: None,
+    POOL: None,
+    SHARE: None,
     IGNORE: ("", *EXACT),
     WITHOUT_ENDPOINTS: ("", *EXACT),
 }
@@ -56,7 +66,7 @@ MOST_ADDRESSES = 16
 MOST_PORTS = 256
 """A Service with more ports shares its address with none."""
 _LAST_PORT = 65535
-_PREFIX, _MOST_ANNOTATIONS = "kube-vip.io/", 64
+_PREFIXES, _MOST_ANNOTATIONS = ("kube-vip.io/", f"{GROUP}/"), 64
 _LONGEST_PART, _LONGEST_TEXT = 64, 1024
 """How many characters are kept for each address of a text, and of any other text."""
 
@@ -109,12 +119,18 @@ class Service:
     """The text of VIP_HOST."""
     lease_name: str
     """The text of LEASE_NAME."""
+    noted_lease: str
+    """The text of SHARED_LEASE."""
     interface: str
     """The text of INTERFACE."""
+    pool: str | None
+    """The text of POOL; None without one."""
+    group: str
+    """The text of SHARE."""
     forward_method: str
     """What its annotation asks for in keepalived mode; "" without one."""
     annotations: tuple[tuple[str, str], ...]
-    """Its first annotations with the prefix of kube-vip, for their spelling."""
+    """Its first annotations with the prefix of kube-vip or of fipop, for their spelling."""
     finding: ConditionContent | None
     """What the condition ADDRESS_ASSIGNED says."""
     finding_since: str
@@ -149,6 +165,11 @@ class Service:
     def is_as_noted(self) -> bool:
         """Whether the annotation is what fipop wrote."""
         return bool(self.note) and self.annotation == self.note
+
+    @property
+    def has_lease_as_noted(self) -> bool:
+        """Whether its Lease is the one that fipop named."""
+        return bool(self.noted_lease) and self.lease_name == self.noted_lease
 
     @property
     def may_be_announced_on(self) -> bool:
@@ -241,7 +262,10 @@ def parse_service(obj: JsonView, *, most_addresses: int = MOST_ADDRESSES) -> Ser
         needs_no_endpoints=annotations.get(WITHOUT_ENDPOINTS) == "true",
         vip_host=as_text(annotations.get(VIP_HOST))[:_LONGEST_TEXT],
         lease_name=as_text(annotations.get(LEASE_NAME))[:_LONGEST_TEXT],
+        noted_lease=as_text(annotations.get(SHARED_LEASE))[:_LONGEST_TEXT],
         interface=as_text(annotations.get(INTERFACE))[:_LONGEST_TEXT],
+        pool=as_text(annotations[POOL]).strip()[:_LONGEST_TEXT] if POOL in annotations else None,
+        group=as_text(annotations.get(SHARE)).strip()[:_LONGEST_TEXT],
         forward_method=as_text(annotations.get(FORWARD_METHOD)).strip()[:_LONGEST_TEXT],
         annotations=tuple(islice(_read_own(annotations), _MOST_ANNOTATIONS)),
         finding=_read_finding(condition),
@@ -293,7 +317,7 @@ def _digest_selector(value: object) -> str:
 
 def _read_own(annotations: JsonView) -> Iterable[tuple[str, str]]:
     for key, value in annotations.items():
-        if len(key) <= _LONGEST_PART and key.lower().startswith(_PREFIX):
+        if len(key) <= _LONGEST_PART and key.lower().startswith(_PREFIXES):
             yield key, as_text(value)[:_LONGEST_TEXT]
 
 

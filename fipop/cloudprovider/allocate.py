@@ -1,9 +1,9 @@
 """Which addresses a Service gets: values in, values out. Who may assign them is in `assignment`.
 
-A Service keeps the address that it has of each family. Of a family that it lacks, it gets one of the pool of its
-namespace: one that it had, else one that it can share, else the first that is free. The families are those that the
-API server granted in `spec.ipFamilies`, never more. With PreferDualStack a Service is content with one of them;
-otherwise either all that it needs is found, or nothing is assigned.
+A Service keeps the address that it has of each family. Of a family that it lacks, it gets one of the pool that it
+chose, or of that of its namespace: one that it had, else one that it can share, else the first that is free. The
+families are those that the API server granted in `spec.ipFamilies`, never more. With PreferDualStack a Service is
+content with one of them; otherwise either all that it needs is found, or nothing is assigned.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from fipop.api.conditions import ConditionContent, Verdict
-from fipop.cloudprovider.pools import NamespacePool
+from fipop.api.service import POOL_NOT_ALLOWED
+from fipop.cloudprovider.pools import GLOBAL, INVALID_POOL, UNUSABLE, NamespacePool
 from fipop.cloudprovider.usage import Usage, User, name_users
 from fipop.ipam.addresses import DHCP, DHCP_ADDRESSES, Address, Family, FamilyPolicy, format_address
 from fipop.texts import sentence
@@ -32,6 +33,8 @@ class ServiceRequest:
     """The addresses that it had: it gets them again if they are free and in its pool."""
     asked: Address | None = None
     """The one that its user asks for by name."""
+    pool: str | None = None
+    """The name of the pool that it chose; None if that of its namespace serves it."""
 
     @property
     def needed(self) -> tuple[Family, ...]:
@@ -45,6 +48,11 @@ class Refusal:
 
     reason: str
     message: str
+
+    @property
+    def waits(self) -> bool:
+        """Whether a Service waits for what is refused: for a pool that is closed to it, it does not."""
+        return self.reason not in (POOL_NOT_ALLOWED, INVALID_POOL)
 
     def to_finding(self, *, has_address: bool) -> ConditionContent:
         """Return what the condition of a Service says of it."""
@@ -93,14 +101,16 @@ def _choose(
     """Return an address of a family for a Service that has none."""
     if pool is None:
         message = (
-            "The ConfigMap has no pool for this namespace. Ask an administrator of the fleet for a floating IP, or an "
-            "administrator of this cluster for a key with a pool, for example cidr-global."
+            f"The ConfigMap has no pool {request.pool or 'for this namespace'}. Ask an administrator of the fleet for "
+            "a floating IP, or an administrator of this cluster for a key with a pool, for example "
+            f"cidr-{request.pool or GLOBAL}."
         )
         return Refusal(reason="NoPool", message=message)
     if pool.problem or pool.dhcp:
         message = pool.problem or f"Key {pool.key} has DHCP alone."
-        message += " Only an administrator of this cluster can change that."
-        return Refusal(reason="PoolUnusable", message=message)
+        if pool.reason == UNUSABLE:
+            message += " Only an administrator of this cluster can change that."
+        return Refusal(reason=pool.reason, message=message)
     user, addresses = request.user, pool.addresses.of(family)
     if not addresses:
         remedy = sentence(_ask_for(f"an {family.label} address", pool))

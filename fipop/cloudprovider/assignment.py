@@ -24,24 +24,28 @@ from functools import partial
 from random import Random
 from typing import Any, TypeAlias
 
+from fipop.api.conditions import ConditionContent
 from fipop.api.objects import read_metadata
-from fipop.api.service import Service
+from fipop.api.service import Service, parse_service
 from fipop.cloudprovider.allocate import Refusal, ServiceRequest, allocate, refuse_asked
 from fipop.cloudprovider.caches import SOON, ConfigMapCache, Machines, ServiceCache
 from fipop.cloudprovider.cluster import Cluster, UnderWay
 from fipop.cloudprovider.fence import Fence
 from fipop.cloudprovider.metrics import ASSIGNMENT_SECONDS, ASSIGNMENTS, ServiceSnapshot
 from fipop.cloudprovider.needs import (
+    LEASE_FIELD,
     Need,
     build_assigned,
     build_assigned_finding,
     build_cleared,
     build_copied,
+    build_copy,
     build_released,
     build_taken_over,
     find_manager,
     is_assigned,
     list_changed,
+    put_lease,
 )
 from fipop.cloudprovider.options import KubevipOptions, ProviderOptions
 from fipop.cloudprovider.pools import PoolKeys
@@ -106,7 +110,7 @@ class ServiceController:
         self._check_leads = check_leads
         self._client = client
         self._events = events
-        self._cluster = Cluster(classes=mode.classes, identity=options.identity)
+        self._cluster = Cluster(classes=mode.classes, identity=options.identity, namespace=mode.namespace)
         self._machines = Machines()
         self._sticky = StickyAddresses(namespace=mode.namespace, events=events)
         self._reporter = Reporter(self.services, events)
@@ -114,7 +118,7 @@ class ServiceController:
         """What was said last about a key."""
         self._is_working = False
         self._memory: dict[str, _Memory] = {}
-        self._waiting: dict[Name, str] = {}
+        self._waiting: dict[Name, Refusal] = {}
         """Why Services wait."""
         self._refused: set[Name] = set()
         """The Services that wait since the API server refuses to have them written; the queue retries them."""
@@ -169,8 +173,8 @@ class ServiceController:
             case Need.TAKE_OVER:
                 return await self._write(service, build_taken_over)
             case Need.CLEAR:
-                interface = self._cluster.keys.interface_of(service.namespace)
-                return await self._write(service, partial(build_cleared, interface=interface))
+                interfaces = self._cluster.keys.interfaces
+                return await self._write(service, partial(build_cleared, interfaces=interfaces))
             case Need.RELEASE:
                 return await self._write(service, build_released, is_followed=service.is_deleting)
             case Need.NOTHING:
@@ -180,7 +184,7 @@ class ServiceController:
         memory = self._remember(service)
         if not service.annotation and memory.waiting_since is None:
             memory.waiting_since = loop_time()
-        pool, request = self._cluster.keys.pool_of(service.namespace), self._build_request(service)
+        pool, request = self._cluster.pool_of(service), self._build_request(service)
         is_poolless = pool is None and not request.kept and request.asked is None
         if is_poolless and await self.config_map.create_if_missing():
             return SOON
@@ -226,21 +230,27 @@ class ServiceController:
 
     async def _refuse(self, service: Service, refusal: Refusal) -> RetryAfter | None:
         """Have a Service wait, and say why."""
-        if self._waiting.get(service.key) != refusal.message:
+        if self._waiting.get(service.key) != refusal:
             ASSIGNMENTS.labels(refusal.reason).inc()
-        self._waiting[service.key] = refusal.message
+        self._waiting[service.key] = refusal
         if service.is_as_noted and not service.is_marked and not service.request:
             # Its user took its own address off: it does not keep it until it gets another one.
-            return await self._write(service, partial(build_cleared, interface=None)) or SOON
-        finding = refusal.to_finding(has_address=bool(service.annotation))
-        return await self._reporter.show(self._client, service, finding)
+            return await self._write(service, partial(build_cleared, interfaces=())) or SOON
+        return await self._show(service, refusal.to_finding(has_address=bool(service.annotation)))
 
     async def _show_if_waited(self, service: Service, addresses: tuple[Address, ...]) -> RetryAfter | None:
         """Have the condition of a Service that waited name its addresses; without any it goes."""
-        if service.finding is None:
-            return None
-        finding = build_assigned_finding(addresses) if addresses else None
-        return await self._reporter.show(self._client, service, finding)
+        has_waited = service.finding is not None and addresses
+        return await self._show(service, build_assigned_finding(addresses) if has_waited else None)
+
+    async def _show(self, service: Service, finding: ConditionContent | None) -> RetryAfter | None:
+        """Have a Service whose addresses stay name the Lease of all that share them, and show its condition."""
+        again: RetryAfter | None = None
+        lease = self._cluster.find_lease(service)
+        is_due = lease != (service.lease_name if service.has_lease_as_noted else "")
+        if is_due and self._cluster.is_served(service):
+            again = await self._write(service, build_copy, is_followed=not lease)
+        return await self._reporter.show(self._client, service, finding) or again
 
     # What is written
 
@@ -251,10 +261,12 @@ class ServiceController:
         before = self._cluster.find_writes(service)
         writes = UnderWay(service.version, before.addresses.union(addresses))
         self._add_uids(self._cluster.put_writes(service, writes))
-        pool = self._cluster.keys.pool_of(service.namespace)
+        pool = self._cluster.pool_of(service)
         is_new = not set(addresses) <= set(service.annotated)
-        interface = self._cluster.keys.interface_of(service.namespace) if is_new else None
-        change = partial(build_assigned, addresses=addresses, interface=interface)
+        keys = self._cluster.keys
+        interface = keys.interface_of(service.namespace, service.pool) if is_new else None
+        former = keys.interfaces if is_new and service.note else ()
+        change = partial(build_assigned, addresses=addresses, interface=interface, former=former)
         try:
             again = await self._write(service, change, is_followed=is_followed)
         except ApiError as error:
@@ -264,7 +276,8 @@ class ServiceController:
         if again is not None:
             self._take_back(service, before)
         elif is_new:
-            is_from_pool = pool is not None and any(each in pool.addresses for each in addresses)
+            addresses_of_pool = pool.addresses if pool is not None and not pool.problem else ()
+            is_from_pool = any(each in addresses_of_pool for each in addresses)
             source = f" from key {pool.key}" if pool is not None and is_from_pool else ""
             text = f"Assigned {', '.join(map(format_address, addresses))}{source}."
             self._reporter.report_assigned(service, text)
@@ -292,7 +305,10 @@ class ServiceController:
             return None
         if live["metadata"]["resourceVersion"] != service.version:
             return SOON
-        body = change(live)
+        body, lease = change(live), ""
+        if not service.is_deleting:
+            lease = self._cluster.find_lease(parse_service(body))
+            put_lease(body, lease)
         fields = list_changed(live, body)
         rewritten = frozenset[str]() if is_followed else rewrites.find(service, fields)
         pause_seconds = rewrites.pause_seconds(rewritten, loop_time()) if rewritten else 0.0
@@ -312,6 +328,8 @@ class ServiceController:
             raise
         self._reporter.report_written(service)
         rewrites.note(fields, rewritten, loop_time())
+        if not lease:
+            rewrites.forget(LEASE_FIELD)
         logger.info("Wrote Service", extra={"service": "/".join(service.key)})
         return None
 
@@ -346,7 +364,7 @@ class ServiceController:
         if new is not None:
             self._add_uids(self._cluster.enter(new))
         self._add([change.latest])
-        if old is not None and (new is None or old.used - new.used or old.ports - new.ports):
+        if old is not None and (new is None or _leaves_room(old, new)):
             self._add_names(self._waiting)
 
     def _keys_changed(self, found: JsonView | None) -> None:
@@ -406,7 +424,7 @@ class ServiceController:
         return ServiceSnapshot(
             leading=True,
             pools=tuple(self._cluster.sample_pools()),
-            waiting=len(self._waiting.keys() | self._refused),
+            waiting=len({name for name, why in self._waiting.items() if why.waits} | self._refused),
             paused=sum(each.rewrites.left_seconds(now) > 0 for each in self._memory.values()),
             bad_keys=len(self._cluster.keys.problems()),
         )
@@ -429,6 +447,12 @@ def _has_other_kind(old: Service, new: Service) -> bool:
     """
     one, other = ((each.is_load_balancer, each.is_ignored, each.class_name) for each in (old, new))
     return one != other
+
+
+def _leaves_room(old: Service, new: Service) -> bool:
+    """Return whether a Service that waits may find an address now that another one changed."""
+    has_other_terms = (old.pool, old.group) != (new.pool, new.group)
+    return bool(old.used - new.used or old.ports - new.ports) or has_other_terms
 
 
 def _refuse_invalid(service: Service) -> Refusal:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from fipop.api.service import Service
 from fipop.cloudprovider.allocate import ServiceRequest
 from fipop.cloudprovider.needs import Need, find_asked, find_need
-from fipop.cloudprovider.pools import PoolKeys
+from fipop.cloudprovider.pools import NamespacePool, PoolKeys
 from fipop.cloudprovider.usage import Usage, User
-from fipop.ipam.addresses import DHCP_ADDRESSES, Address, Family
+from fipop.ipam.addresses import DHCP_ADDRESSES, Address, Family, format_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,14 @@ class UnderWay(NamedTuple):
 
 
 class Cluster:
-    """Services of `classes` are served; `identity` is that of this leader."""
+    """Services of `classes` are served; `identity` is that of this leader, `namespace` that of its ConfigMap."""
 
-    def __init__(self, *, classes: frozenset[str], identity: str) -> None:
+    def __init__(self, *, classes: frozenset[str], identity: str, namespace: str) -> None:
         self.keys = PoolKeys({})
         self.usage = Usage()
         self._classes = classes
         self._identity = identity
+        self._namespace = namespace
         self._under_way: dict[str, UnderWay] = {}
         self._machines: dict[User, frozenset[Address]] = {}
 
@@ -83,8 +84,12 @@ class Cluster:
 
     def is_served(self, service: Service) -> bool:
         """Return whether a Service gets addresses from this provider."""
+        return self._is_announced(service) and not service.is_deleting
+
+    def _is_announced(self, service: Service) -> bool:
+        """Return whether a Service is one of this provider, until it is gone."""
         is_ours = service.is_load_balancer and service.class_name in self._classes
-        return is_ours and not service.is_deleting and not service.is_ignored
+        return is_ours and not service.is_ignored
 
     def is_open(self, service: Service) -> bool:
         """Return whether a former leader could still write an address into a Service.
@@ -93,22 +98,55 @@ class Cluster:
         """
         if self.find_need(service) is not Need.ASSIGN or service.leader == self._identity:
             return False
-        request, pool = self.build_request(service), self.keys.pool_of(service.namespace)
+        request, pool = self.build_request(service), self.pool_of(service)
         if request.asked is not None or not request.kept:
             return True
         served = set(Family if pool is None or pool.problem or pool.dhcp else pool.families)
         lacking = served.intersection(request.needed) - {each.family for each in request.kept}
         return bool(lacking) and not any(each in DHCP_ADDRESSES for each in request.kept)
 
+    def pool_of(self, service: Service) -> NamespacePool | None:
+        """Return the pool that a Service gets its addresses from."""
+        return self.keys.pool_of(service.namespace, service.pool)
+
+    def find_lease(self, service: Service) -> str:
+        """Return the Lease by which one node announces all Services of an address; "" if fipop names none for it.
+
+        They begin to have one if fipop wrote the address of one of them, and if they may share it: so taking over
+        writes no Service. They have it while they are several, and fipop can name one for each.
+        """
+        user = self.build_user(service)
+        if not user.lease:
+            return ""
+        address = next(each for each in service.annotated if each.family is Family.IPV4)
+        others = self.usage.find_others(address, user)
+        leases = {each.lease for each in others}
+        can_stay = service.has_lease_as_noted and None not in leases
+        has_noted = any(each.is_noted for each in (user, *others))
+        can_begin = leases == {user.lease} and has_noted and not self.usage.find_conflicting(address, user)
+        return user.lease if others and (can_stay or can_begin) else ""
+
+    def _name_lease(self, service: Service) -> str | None:
+        found = [each for each in service.annotated if each.family is Family.IPV4]
+        is_free = service.has_lease_as_noted or not service.lease_name
+        if len(found) > 1 or not is_free or service.is_local or not self._is_announced(service):
+            return None
+        return f"{self._namespace}/kubevip-{format_address(found[0])}" if found else ""
+
     def build_user(self, service: Service) -> User:
         """Return a Service as a user of addresses."""
-        shares = self.keys.allows_sharing(service.namespace)
-        name = f"Service {'/'.join(service.key)}"
+        name, group = f"Service {'/'.join(service.key)}", tuple[str, ...]()
+        if service.group:
+            group = service.namespace, self.keys.scopes_of(service.namespace, service.pool)[-1], service.group
+        shares = bool(group) or self.keys.allows_sharing(service.namespace, service.pool)
         return User(
             uid=service.uid,
             name=name,
             ports=service.ports,
             shares=shares,
+            group=group,
+            lease=self._name_lease(service),
+            is_noted=service.is_as_noted,
             is_local=service.is_local,
             pods=(service.namespace, service.selector),
         )
@@ -127,6 +165,7 @@ class Cluster:
             kept=tuple(each for each in kept if asked is None or each.family is not asked.family),
             preferred=(*sorted(self.find_writes(service).addresses), *former, *sticky),
             asked=asked,
+            pool=service.pool,
         )
 
     def sample_pools(self) -> Iterator[PoolSample]:

@@ -60,7 +60,7 @@ class Fence:
     def build(self) -> None:
         """Put it around the pool of every Service into which a former leader could still write an address."""
         for service in filter(self._cluster.is_open, self._services.store.all()):
-            pool = self._cluster.keys.pool_of(service.namespace)
+            pool = self._cluster.pool_of(service)
             self._due.append((service, pool.addresses if pool is not None else AddressSet()))
         self._left.update(pool for _, pool in self._due)
 

@@ -8,7 +8,7 @@ stand. The label `implementation=kube-vip` tells whether fipop chose the address
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum, auto
 from typing import Any
 
@@ -22,6 +22,8 @@ from fipop.api.service import (
     INTERFACE,
     KUBE_VIP,
     LEADER,
+    LEASE_NAME,
+    SHARED_LEASE,
     Service,
     find_condition,
     parse_service,
@@ -32,6 +34,7 @@ from fipop.jsons import JsonView, as_list, as_mapping, as_text
 ASSIGNED_REASON = "Assigned"
 LEGACY_LABEL = "ipam-address"
 ADDRESSES_FIELD, INTERFACE_FIELD = f"annotation {ADDRESSES}", f"annotation {INTERFACE}"
+LEASE_FIELD = f"annotation {LEASE_NAME}"
 LABEL_FIELD, FINALIZER_FIELD = f"label {IMPLEMENTATION}", f"finalizer {FINALIZER}"
 """The fields that fipop writes, as messages name them."""
 
@@ -115,12 +118,16 @@ def find_asked(service: Service) -> Address | None:
     return service.requested if is_other else None
 
 
-def build_assigned(obj: JsonView, addresses: tuple[Address, ...], *, interface: str | None) -> dict[str, Any]:
-    """Return the Service with these addresses; the interface if it has none."""
+def build_assigned(
+    obj: JsonView, addresses: tuple[Address, ...], *, interface: str | None, former: Collection[str]
+) -> dict[str, Any]:
+    """Return the Service with these addresses; the interface if it has none, or a `former` one."""
     made, meta = _copy(obj)
     texts = [format_address(each) for each in addresses]
     meta["labels"][IMPLEMENTATION] = KUBE_VIP
     meta["annotations"] |= {ADDRESSES: ",".join(texts), ASSIGNED: ",".join(texts)}
+    if meta["annotations"].get(INTERFACE) in former:
+        meta["annotations"].pop(INTERFACE)
     if interface is not None:
         meta["annotations"].setdefault(INTERFACE, interface)
     made["spec"]["loadBalancerIP"] = texts[0]
@@ -148,15 +155,15 @@ def build_taken_over(obj: JsonView) -> dict[str, Any]:
     return _add_finalizer(made)
 
 
-def build_cleared(obj: JsonView, *, interface: str | None) -> dict[str, Any]:
-    """Return the Service without what a provider wrote; `interface` is that of its namespace."""
+def build_cleared(obj: JsonView, *, interfaces: Collection[str]) -> dict[str, Any]:
+    """Return the Service without what a provider wrote; `interfaces` are those of all keys."""
     service = parse_service(obj)
     made, meta = _copy(build_released(obj))
     annotations = meta["annotations"]
     is_written = service.is_as_noted or (not service.note and service.is_marked and service.has_request_first)
     if is_written:
         annotations.pop(ADDRESSES)
-        if interface is not None and annotations.get(INTERFACE) == interface:
+        if annotations.get(INTERFACE) in interfaces:
             annotations.pop(INTERFACE)
     is_own_request = service.requested in service.noted or not service.note
     if service.is_marked and is_own_request and (service.note or is_written):
@@ -174,6 +181,20 @@ def build_released(obj: JsonView) -> dict[str, Any]:
     made, meta = _copy(obj)
     meta["finalizers"] = [each for each in as_list(meta.get("finalizers")) if each != FINALIZER]
     return made
+
+
+def build_copy(obj: JsonView) -> dict[str, Any]:
+    """Return the Service as it is: what a write is for comes later."""
+    return _copy(obj)[0]
+
+
+def put_lease(made: dict[str, Any], name: str) -> None:
+    """Have a Service that was built name a Lease, and note it; without a name, what fipop named before goes."""
+    annotations = made["metadata"]["annotations"]
+    if annotations.pop(SHARED_LEASE, None) == annotations.get(LEASE_NAME):
+        annotations.pop(LEASE_NAME, None)
+    if name:
+        annotations |= {LEASE_NAME: name, SHARED_LEASE: name}
 
 
 def build_stamped(obj: JsonView, leader: str) -> dict[str, Any]:
@@ -201,6 +222,7 @@ def _read_written(obj: JsonView) -> dict[str, Any]:
     return {
         ADDRESSES_FIELD: annotations.get(ADDRESSES),
         INTERFACE_FIELD: annotations.get(INTERFACE),
+        LEASE_FIELD: annotations.get(LEASE_NAME),
         "spec.loadBalancerIP": as_mapping(obj.get("spec")).get("loadBalancerIP") or None,
         LABEL_FIELD: as_mapping(meta.get("labels")).get(IMPLEMENTATION),
         FINALIZER_FIELD: FINALIZER in as_list(meta.get("finalizers")),

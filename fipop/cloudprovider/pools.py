@@ -3,6 +3,9 @@
 The first of `cidr-<ns>`, `range-<ns>`, the keys of a pool that names the namespace (`namespaces-<name>`), `cidr-global`
 and `range-global` that exists is the one pool of a namespace. If it is full, there is no other: pools isolate, or
 belong to another interface. The other keys of the namespace itself win over those of the pool that serves it.
+
+A Service can choose a pool by its name instead. Then the keys of that pool count, and none of the namespace; which
+namespaces may do so is in `allow-pool-<name>`, and without that key it is the namespace of the same name.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ from functools import cached_property
 from itertools import islice
 
 from fipop.api.names import parse_go_bool
+from fipop.api.service import POOL, POOL_NOT_ALLOWED
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet, IntervalSet
 from fipop.ipam.pool import describe_masked, parse_guest_pool, parse_parts
-from fipop.texts import clean, find_alike
+from fipop.texts import clean, find_alike, is_namespace
 
 GLOBAL = "global"
 DHCP_TEXTS = {
@@ -37,9 +41,13 @@ MOST_GUESSED = 200
 
 POOLS = ("cidr", "range")
 FLAGS = ("allow-share", "draining")
-SCOPED = (*POOLS, *FLAGS, "namespaces", "exclude", "interface")
+SCOPED = (*POOLS, *FLAGS, "namespaces", "exclude", "interface", "allow-pool", "search-order")
 SINGLE = ("search-order", "skip-end-ips-in-cidr", "sticky-seconds")
+_ALLOW_POOL, EVERY_NAMESPACE = "allow-pool-", "*"
+UNUSABLE, INVALID_POOL = "PoolUnusable", "InvalidPool"
 _STICKY = re.compile(r"[0-9]{1,8}")
+_NAME = re.compile(r"[-._a-zA-Z0-9]{1,200}")
+"""What can be a part of a key of a ConfigMap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +62,8 @@ class NamespacePool:
     """The families that its text asks DHCP for."""
     problem: str = ""
     """Why it assigns nothing."""
+    reason: str = UNUSABLE
+    """That of the condition of a Service that waits for this problem."""
     is_of_operator: bool = False
     """Whether fipop's operator writes the key: then no one in the cluster can extend it."""
 
@@ -70,13 +80,29 @@ class PoolKeys:
         """`applied` are the keys that fipop's operator wrote last, with their values."""
         self._data = dict(data)
         self._applied = applied or {}
-        self._built: dict[tuple[str, str, bool], NamespacePool] = {}
+        self._built: dict[tuple[str, str, bool, bool], NamespacePool] = {}
         self._scopes = self._read_scopes()
 
-    def pool_of(self, namespace: str) -> NamespacePool | None:
-        """Return the pool of a namespace; None if no key is meant for it."""
-        found = self._find(namespace)
-        return self._read_pool(*found, namespace) if found is not None else None
+    def pool_of(self, namespace: str, chosen: str | None = None) -> NamespacePool | None:
+        """Return the pool of a namespace, or the `chosen` one; None if no key is meant for it.
+
+        One that the namespace may not choose has its addresses, and a problem.
+        """
+        if chosen is not None and not _NAME.fullmatch(chosen):
+            text = f'Annotation {POOL} must be the name of a pool: it is "{clean(chosen, 64)}". Correct the Service.'
+            return NamespacePool(key="", problem=text, reason=INVALID_POOL)
+        found = self._find(namespace, chosen)
+        pool = self._read_pool(*found, chosen or namespace) if found is not None else None
+        if chosen is None or self._allows(namespace, chosen):
+            return pool
+        key = _ALLOW_POOL + chosen
+        is_of_operator = key in self._data and self._applied.get(key) == self._data[key]
+        text = (
+            f"Namespace {namespace} is not allowed to choose pool {chosen}: key {key} does not name it. "
+            f"Ask an administrator of {'the fleet' if is_of_operator else 'this cluster'} to add it."
+        )
+        known = pool or NamespacePool(key=key)
+        return replace(known, dhcp=frozenset(), problem=text, reason=POOL_NOT_ALLOWED)
 
     @cached_property
     def pools(self) -> tuple[NamespacePool, ...]:
@@ -99,14 +125,20 @@ class PoolKeys:
                     found[family, kind].append((first, last))
         return {key: IntervalSet.of(pairs, key[1]) for key, pairs in found.items()}
 
-    def allows_sharing(self, namespace: str) -> bool:
-        """Return whether Services of a namespace may share addresses."""
-        return self._flag(self._first("allow-share", *self._scopes_of(namespace), GLOBAL))
+    def allows_sharing(self, namespace: str, chosen: str | None = None) -> bool:
+        """Return whether Services of a namespace, or of the pool that they chose, may share addresses."""
+        return self._flag(self._first("allow-share", *self.scopes_of(namespace, chosen), GLOBAL))
 
-    def interface_of(self, namespace: str) -> str | None:
-        """Return the interface that addresses of a namespace are announced on."""
-        key = self._first("interface", *self._scopes_of(namespace), GLOBAL)
+    def interface_of(self, namespace: str, chosen: str | None = None) -> str | None:
+        """Return the interface that addresses of a namespace, or of the pool that was chosen, are announced on."""
+        key = self._first("interface", *self.scopes_of(namespace, chosen), GLOBAL)
         return (self._data[key].strip() or None) if key is not None else None
+
+    @cached_property
+    def interfaces(self) -> frozenset[str]:
+        """The interfaces of all keys."""
+        found = (value.strip() for key, value in self._data.items() if key.startswith("interface-"))
+        return frozenset(filter(None, found))
 
     @property
     def sticky_seconds(self) -> int:
@@ -126,8 +158,10 @@ class PoolKeys:
             wanted = ""
             if key.startswith(tuple(f"{each}-" for each in FLAGS)) or key == "skip-end-ips-in-cidr":
                 wanted = "true or false" if parse_go_bool(value.strip()) is None else ""
-            elif key == "search-order" and value.strip() not in ("", "asc", "desc"):
+            elif f"{key}-".startswith("search-order-") and value.strip() not in ("", "asc", "desc"):
                 wanted = "asc or desc"
+            elif key.startswith(_ALLOW_POOL) and not all(map(_is_allowed, _split(value))):
+                wanted = f"names of namespaces, separated by commas, or {EVERY_NAMESPACE}"
             elif key == "sticky-seconds" and value.strip() and not _STICKY.fullmatch(value.strip()):
                 wanted = "a number of seconds with up to 8 digits"
             if wanted:
@@ -149,18 +183,25 @@ class PoolKeys:
             if meant:
                 yield key, f"Key {clean(key, 64)} is not known. Did you mean {meant}?"
 
-    def _scopes_of(self, namespace: str) -> tuple[str, ...]:
-        """Return the namespace itself, and the scope of the pool that serves it."""
-        found = self._find(namespace)
-        return (namespace, found[1]) if found is not None else (namespace,)
+    def scopes_of(self, namespace: str, chosen: str | None = None) -> tuple[str, ...]:
+        """Return whose keys count: those of the namespace and of the pool that serves it, or of the chosen pool."""
+        found = self._find(namespace, chosen)
+        own = namespace if chosen is None else chosen
+        return (own, found[1]) if found is not None else (own,)
 
-    def _find(self, namespace: str) -> tuple[str, str] | None:
-        """Return key and scope of the pool of a namespace."""
-        for scope in (namespace, *self._scopes.get(namespace, ()), GLOBAL):
+    def _find(self, namespace: str, chosen: str | None = None) -> tuple[str, str] | None:
+        """Return key and scope of the pool of a namespace, or of the chosen one."""
+        of_namespace = (namespace, *self._scopes.get(namespace, ()), GLOBAL)
+        for scope in of_namespace if chosen is None else (chosen,):
             key = self._first_of(f"{kind}-{scope}" for kind in POOLS)
             if key is not None:
                 return key, scope
         return None
+
+    def _allows(self, namespace: str, chosen: str) -> bool:
+        """Return whether Services of a namespace may choose a pool."""
+        allowed = _split(self._data.get(_ALLOW_POOL + chosen, chosen))
+        return not {namespace, EVERY_NAMESPACE}.isdisjoint(allowed)
 
     def _first(self, prefix: str, *scopes: str) -> str | None:
         return self._first_of(f"{prefix}-{scope}" for scope in scopes)
@@ -177,15 +218,11 @@ class PoolKeys:
         excluding = self._first("exclude", namespace, scope)
         exclude = self._data[excluding] if excluding is not None else ""
         skip_end_ips = self._flag("skip-end-ips-in-cidr")
-        known = key, exclude, skip_end_ips
+        order = self._first("search-order", namespace, scope) or "search-order"
+        is_descending = self._data.get(order, "").strip() == "desc"
+        known = key, exclude, skip_end_ips, is_descending
         if known not in self._built:
-            built = _build_pool(
-                key,
-                self._data[key],
-                exclude,
-                skip_end_ips,
-                self._data.get("search-order", "").strip() == "desc",
-            )
+            built = _build_pool(key, self._data[key], exclude, skip_end_ips, is_descending)
             is_of_operator = self._applied.get(key) == self._data[key]
             self._built[known] = replace(built, is_of_operator=is_of_operator)
         return self._built[known]
@@ -196,7 +233,7 @@ class PoolKeys:
         for key in sorted(self._data):
             prefix, _, name = key.partition("-")
             if prefix == "namespaces" and name:
-                for namespace in self._data[key].replace(",", " ").split():
+                for namespace in _split(self._data[key]):
                     found.setdefault(namespace, []).append(name)
         return found
 
@@ -221,6 +258,14 @@ def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descendin
     return NamespacePool(key=key, addresses=addresses, descending=descending)
 
 
+def _split(names: str) -> list[str]:
+    return names.replace(",", " ").split()
+
+
+def _is_allowed(name: str) -> bool:
+    return name == EVERY_NAMESPACE or is_namespace(name)
+
+
 def _is_known(key: str) -> bool:
     return key in SINGLE or key.startswith(tuple(f"{each}-" for each in SCOPED))
 
@@ -232,5 +277,6 @@ def _find_meant(key: str) -> str:
         count = known.count("-") + 1
         if find_alike("-".join(words[:count]), (known,)):
             rest = "-".join(words[count:])
-            return known if known in SINGLE else f"{known}-{rest or GLOBAL}"
+            is_single = known in SINGLE and (not rest or known not in SCOPED)
+            return known if is_single else f"{known}-{rest or GLOBAL}"
     return ""

@@ -48,6 +48,10 @@ class Rewrites:
             self._due_at = now + PAUSES.step_seconds(self.pauses)
         return self.left_seconds(now)
 
+    def forget(self, field: str) -> None:
+        """Take in that fipop wants to have written a field no more: if it does later, that is no rewrite."""
+        self._written -= {field}
+
     def note(self, fields: frozenset[str], rewritten: frozenset[str], now: float) -> None:
         """Note what was written, and which of it again."""
         self._written |= fields

@@ -21,16 +21,22 @@ class User:
     """Kind and name, as a message shows them."""
     ports: frozenset[Port] = frozenset()
     shares: bool = False
-    """Whether its namespace allows Services to share addresses."""
+    """Whether it may share addresses: by its group, or as the key of its pool allows it."""
+    group: tuple[str, ...] = ()
+    """Its namespace, its pool and its group; empty if it has none. It shares with Services of the same alone."""
+    lease: str | None = None
+    """The Lease that all of its address can name; "" if it has no address yet, None if fipop can name none."""
+    is_noted: bool = False
+    """Whether fipop wrote its address."""
     is_local: bool = False
     """Whether only nodes with one of its pods serve it (externalTrafficPolicy: Local)."""
     pods: tuple[str, str] = ("", "")
     """Its namespace, and what its pods are selected by."""
 
     def can_share_with(self, other: User) -> bool:
-        """Return whether both allow sharing, have ports, and have no port in common."""
-        is_allowed = self.shares and other.shares and bool(self.ports) and bool(other.ports)
-        return is_allowed and self.ports.isdisjoint(other.ports)
+        """Return whether both allow sharing with each other, have ports, and have no port in common."""
+        is_allowed = self.shares and other.shares and self.group == other.group
+        return is_allowed and bool(self.ports and other.ports) and self.ports.isdisjoint(other.ports)
 
 
 class Usage:
@@ -56,22 +62,27 @@ class Usage:
             self._held[user.uid] = user, after
         return frozenset(changed - {user.uid})
 
+    def find_others(self, address: Address, user: User) -> list[User]:
+        """Return the other users of an address."""
+        return [each for each in self._users.get(address, {}).values() if each.uid != user.uid]
+
     def find_conflicting(self, address: Address, user: User) -> list[User]:
         """Return the users of an address that `user` cannot share it with. IPv6 addresses are not shared."""
         if address in DHCP_ADDRESSES:
             return []
-        others = (each for each in self._users.get(address, {}).values() if each.uid != user.uid)
-        return [each for each in others if address.family is Family.IPV6 or not user.can_share_with(each)]
+        is_single = address.family is Family.IPV6
+        return [
+            each for each in self.find_others(address, user) if is_single or not user.can_share_with(each)
+        ]
 
     def find_dropped(self, address: Address, user: User) -> list[User]:
         """Return the users that share an address with `user`, and have other pods, if one of both is Local.
 
         One node announces the address. It drops what is for pods of a Local Service on other nodes.
         """
-        others = (each for each in self._users.get(address, {}).values() if each.uid != user.uid)
         return [
             each
-            for each in others
+            for each in self.find_others(address, user)
             if user.can_share_with(each) and (user.is_local or each.is_local) and user.pods != each.pods
         ]
 

@@ -29,6 +29,7 @@ PROVISIONING = "GuestProvisioning"
 IN_TRANSIT = frozenset({PROVISIONING, LEAVING})
 """Reasons of guest clusters that Rancher is making or removing: no action is needed."""
 LABELS_CHANGE = "LabelsChange"
+POOL_IGNORED = "PoolIgnored"
 
 _LEFT = {
     "Drift": "kubevipUpdate is false, or the rollout stopped: see fipop rollout status",
@@ -62,6 +63,7 @@ def describe_visit(
     written = replace(visit.written, error=visit.written.error or unparked)
     is_bare = desired.removes and observed is not None and not observed.has_provider
     finalizers = sum(each.has_finalizer for each in visit.services) if is_bare else 0
+    pools = {each.key: each.spec.pool for each in desired.floating_ips if visit.record.ignores_pools}
     conditions: dict[Role, ConditionContent] = {}
     if desired.keeps and visit.unseen is not None:
         conditions = dict.fromkeys(Role, judge_unseen(visit.unseen))
@@ -78,7 +80,9 @@ def describe_visit(
     return GuestObservation(
         reachable=True,
         configured={
-            name: judge_config_map(name, written, mismatch=mismatch, finalizers=finalizers)
+            name: judge_config_map(
+                name, written, mismatch=mismatch, finalizers=finalizers, ignored_pool=pools.get(name, "")
+            )
             for name, mismatch in mismatches.items()
         },
         served=desired.served,
@@ -123,12 +127,17 @@ def describe_status(release: Release) -> ReleaseStatus:
 
 
 def judge_config_map(
-    name: FloatingIPName, result: ConfigMapResult, *, mismatch: str = "", finalizers: int = 0
+    name: FloatingIPName,
+    result: ConfigMapResult,
+    *,
+    mismatch: str = "",
+    finalizers: int = 0,
+    ignored_pool: str = "",
 ) -> ConditionContent:
     """Judge the ConfigMap for one floating IP.
 
     `mismatch`: how its interface contradicts Harvester's map. `finalizers`: how many Services wait for a provider that
-    is gone.
+    is gone. `ignored_pool`: its pool, if the provider knows none.
     """
     if result.error is not None:
         return ConditionContent(
@@ -153,7 +162,14 @@ def judge_config_map(
             f"The cloud provider is removed. Services that still have its finalizer: {finalizers}. Take it off with "
             "`fipop cloud-provider --release-services`."
         )
-    return ConditionContent(verdict=Verdict.TRUE, reason="Configured", message=" ".join(notes))
+    if ignored_pool:
+        notes.append(
+            f"kube-vip-cloud-provider ignores pool {ignored_pool}: it assigns the addresses to Services of namespace "
+            f"{ignored_pool} only. Use fipop as the cloud provider of the guest cluster."
+        )
+    return ConditionContent(
+        verdict=Verdict.TRUE, reason=POOL_IGNORED if ignored_pool else "Configured", message=" ".join(notes)
+    )
 
 
 def judge_unseen(error: FipopError) -> ConditionContent:

@@ -1,8 +1,9 @@
 """The ConfigMap `kubevip` of a guest cluster: the keys that its floating IPs ask for, and the patch that sets them.
 
-The cloud provider there reads it: `cidr-<namespace>` or `cidr-global` names a pool, `allow-share-…` and `interface-…`
-shape it. A key is fipop's if its value is what fipop wrote last, or if it is `cidr-global` and names only addresses
-that this guest cluster has or had. All other keys stay.
+The cloud provider there reads it: `cidr-<namespace>`, `cidr-<pool>` or `cidr-global` has addresses, `allow-share-…` and
+`interface-…` shape them, and `allow-pool-<pool>` names the namespaces whose Services may choose the pool. A key is
+fipop's if its value is what fipop wrote last, or if it is `cidr-global` and names only addresses that this guest
+cluster has or had. All other keys stay.
 """
 
 from __future__ import annotations
@@ -35,12 +36,17 @@ PREDECESSOR_NAMESPACE = "kube-system"
 HIDDEN_RANGE = "range-global"
 """A key of the guest cluster's owner that serves no Service once there is `cidr-global`."""
 
-_CIDR, _ALLOW_SHARE, _INTERFACE = _PREFIXES = ("cidr-", "allow-share-", "interface-")
+_PREFIXES = ("cidr-", "allow-share-", "interface-", "allow-pool-")
+_CIDR, _ALLOW_SHARE, _INTERFACE, _ALLOW_POOL = _PREFIXES
+EVERY_NAMESPACE = "*"
+"""In `allow-pool-…`: the Services of all namespaces may choose the pool."""
 _CIDR_GLOBAL = f"{_CIDR}global"
 _PREDECESSOR_EMPTY = "/32"
 """What kube-fip-operator wrote for a floating IP without an address."""
 MAX_NAMESPACES = 8
 """The most namespaces that one visit writes in."""
+MAX_POOL_NAMESPACES = 256
+"""The most namespaces of a pool whose Services count as waiting."""
 _LONGEST_ANNOTATION = 256 * 1024
 _VERSION = re.compile(r"[!-~]{1,64}")
 
@@ -49,7 +55,8 @@ _VERSION = re.compile(r"[!-~]{1,64}")
 class ConfigMapKey:
     """One key that floating IPs ask for."""
 
-    values: list[str] = field(default_factory=list)
+    values: dict[str, None] = field(default_factory=dict)
+    """In their order."""
     overwrite: bool = False
     """Whether it also replaces a foreign value."""
     floating_ips: list[tuple[str, str]] = field(default_factory=list)
@@ -114,7 +121,7 @@ def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> d
     def ask(one: FloatingIP, name: str, values: Iterable[str], *, joins: bool = False) -> None:
         key = keys.setdefault(name, ConfigMapKey())
         if joins or not key.values:
-            key.values += [each for each in values if each not in key.values]
+            key.values |= dict.fromkeys(values)
             key.overwrite = key.overwrite or one.update_config_map
             key.floating_ips.append(one.key)
 
@@ -122,12 +129,19 @@ def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> d
         addresses = [each for each in one.status.addresses if each in granted]
         if not addresses:
             continue
-        scope = one.spec.service_namespace or "global"
+        scope = one.spec.scope or "global"
         ask(one, _CIDR + scope, map(_as_cidr, addresses), joins=True)
         if one.spec.allow_share is not None:
             ask(one, _ALLOW_SHARE + scope, ["true" if one.spec.allow_share else "false"])
         if one.spec.interface:
             ask(one, _INTERFACE + scope, [one.spec.interface])
+        if one.spec.pool_namespaces:
+            ask(one, _ALLOW_POOL + scope, one.spec.pool_namespaces, joins=True)
+    for name, key in keys.items():
+        if name.startswith(_ALLOW_POOL):
+            key.values = dict.fromkeys(
+                [EVERY_NAMESPACE] if EVERY_NAMESPACE in key.values else sorted(key.values)
+            )
     return keys
 
 
@@ -147,17 +161,30 @@ def find_foreign_pools(config_maps: Iterable[Json]) -> frozenset[str]:
     return frozenset(found)
 
 
+def find_pool_namespaces(
+    config_maps: Iterable[Json], namespace: str, pools: Iterable[str]
+) -> dict[str, frozenset[str]]:
+    """Return the namespaces whose Services may choose a pool, by pool, as the ConfigMap of a namespace has them."""
+    here = next((each for each in config_maps if _namespace(each) == namespace), {})
+    data, found = as_texts(here.get("data")), dict[str, frozenset[str]]()
+    for pool in pools:
+        if (text := data.get(_ALLOW_POOL + pool)) is not None:
+            words = text.replace(",", " ").split(None, MAX_POOL_NAMESPACES)[:MAX_POOL_NAMESPACES]
+            found[pool] = frozenset(each for each in words if each == EVERY_NAMESPACE or is_namespace(each))
+    return found
+
+
 def find_overruled(
     floating_ips: Iterable[FloatingIP], keys: Mapping[str, ConfigMapKey]
 ) -> dict[tuple[str, str], str]:
     """Return a sentence for each floating IP whose interface does not count, as an older one's has the key."""
     found = {}
     for one in floating_ips:
-        name = _INTERFACE + (one.spec.service_namespace or "global")
+        name = _INTERFACE + (one.spec.scope or "global")
         if one.spec.interface and name in keys and keys[name].value != one.spec.interface:
             found[one.key] = (
                 f"Interface {one.spec.interface} does not count: key {name} is {keys[name].value}, by an older "
-                "floating IP. Set serviceNamespace to tell them apart."
+                "floating IP. Set serviceNamespace or pool to tell them apart."
             )
     return found
 

@@ -201,8 +201,9 @@ class DemandController:
             families=frozenset(read.pool.families if read is not None else ()),
             floating_ips=here,
             taken=frozenset(each.name for each in every),
-            services=services,
+            services=[replace(each, pool="") for each in services] if record.ignores_pools else services,
             foreign_pools=record.foreign_pools,
+            pool_namespaces=record.pool_namespaces,
             former={each: name for each, name in former.items() if refusal(found.name, each) is None},
             room=limit - shares if limit is not None else None,
             idle_seconds={uid: loop_time() - since for uid, since in record.idle_since.items()},
@@ -328,7 +329,8 @@ def build_floating_ip(guest: Guest, range_name: str, want: NewFloatingIP, *, ove
         ipaddress=",".join(map(format_address, want.addresses)),
         ip_family_policy=policy if both else None,
         ip_families=want.families,
-        service_namespace=want.namespace,
+        service_namespace="" if want.is_pool else want.scope,
+        pool=want.scope if want.is_pool else "",
     )
     annotations = {
         names.ANNOTATION_CLUSTER: guest.cluster_name,

@@ -206,7 +206,8 @@ def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
     return (
         floating_ip.uid,
         floating_ip.status.addresses,
-        floating_ip.spec.service_namespace,
+        floating_ip.spec.scope,
+        floating_ip.spec.pool_namespaces,
         floating_ip.spec.allow_share,
         floating_ip.spec.interface,
         floating_ip.update_config_map,

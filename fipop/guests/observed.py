@@ -82,6 +82,13 @@ class Observed:
         return next((each.mode for each in self.kube_vip.workloads if each.mode is not None), None)
 
     @property
+    def ignores_pools(self) -> bool:
+        """Whether kube-vip-cloud-provider serves by the ConfigMap, which does not know what pool a Service chooses."""
+        provider = next(each for each in self.releases if each.role is Role.CLOUD_PROVIDER)
+        found = (*provider.workloads, *self.other_providers)
+        return any(each.ignores_pools and each.reads == provider.namespace for each in found)
+
+    @property
     def has_provider(self) -> bool:
         """Whether there is a release of the cloud provider."""
         found = (each for each in self.releases if each.role is Role.CLOUD_PROVIDER)

@@ -79,6 +79,10 @@ class GuestRecord(AddressRecord):
     """Since when the guest cluster has no floating IP; None if it has one."""
     foreign_pools: frozenset[str] = frozenset()
     """The namespaces whose pool is none of fipop's; "global" stands for all others."""
+    pool_namespaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The namespaces whose Services may choose a pool, by pool, of those with such a key."""
+    ignores_pools: bool = False
+    """Whether a cloud provider runs there that does not know which pool a Service chooses."""
     interfaces: Mapping[str, str] = field(default_factory=dict)
     """Those of Harvester's networks, as its cloud provider listed them when nodes were read last."""
 

@@ -4,6 +4,9 @@ A floating IP is busy if a Service uses one of its addresses, or waits for one t
 beyond that wants another floating IP; then `preAllocate` are not busy, and there are `minAllocate` in all. At most
 `maxAllocate` are made, within `maxPerGuest`. One of fipop's making that is not busy, and not wanted, is let go.
 
+Pools are apart: a Service that chooses one waits for floating IPs of that pool alone, if there are some and the pool is
+open to its namespace.
+
 A Service waits since it was created, or since our cloud provider said that its pool has no address for it. Other
 providers say nothing: there a Service waits that has no address, and asks for none by name.
 """
@@ -11,7 +14,7 @@ providers say nothing: there a Service waits that has no address, and asks for n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +27,7 @@ from fipop.api.conditions import ConditionContent, ConditionType, Verdict
 from fipop.api.names import parse_go_bool
 from fipop.api.objects import EPOCH, FloatingIP, PerGuest
 from fipop.api.service import Service, split_classes
+from fipop.guests.config_map import EVERY_NAMESPACE
 from fipop.guests.in_use import find_in_use
 from fipop.ipam.addresses import Address, Family, FamilyPolicy
 from fipop.jsons import as_list, as_mapping, as_text
@@ -45,6 +49,8 @@ class ServiceUse:
 
     namespace: str
     name: str
+    pool: str = ""
+    """The pool that it chooses; "" if it leaves that to its namespace."""
     addresses: frozenset[Address] = frozenset()
     lacking: tuple[Family, ...] = ()
     """The families of which it waits for an address."""
@@ -63,8 +69,10 @@ class NewFloatingIP:
 
     service: ServiceUse | None = None
     """The Service that waits for it; None for a spare one."""
-    namespace: str = ""
-    """The namespace whose Services can use it; "" for all."""
+    scope: str = ""
+    """The namespace or pool whose Services can use it; "" for all."""
+    is_pool: bool = False
+    """Whether that is the pool of a floating IP."""
     families: tuple[Family, ...] = ()
     """Empty for those that the range has."""
     addresses: tuple[Address, ...] = ()
@@ -106,6 +114,8 @@ class DemandInput:
     """Those that use addresses, or have waited for some time."""
     foreign_pools: frozenset[str] = frozenset()
     """The namespaces whose pool is none of fipop's; "global" stands for all others."""
+    pool_namespaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By pool, the namespaces whose Services may choose it; without an entry that of its name."""
     former: Mapping[Address, str] = field(default_factory=dict)
     """The addresses of the guest cluster that are in quarantine, with the names of their floating IPs."""
     room: int | None = None
@@ -118,7 +128,7 @@ def plan_floating_ips(given: DemandInput) -> DemandPlan:
     """Return which floating IPs to make, and which one to let go."""
     wants, busy, waiting = _find_wants(given)
     per_guest, number = given.per_guest, len(given.floating_ips)
-    spare = [each for each in given.floating_ips if each.name not in busy and not each.spec.service_namespace]
+    spare = [each for each in given.floating_ips if each.name not in busy and not each.spec.scope]
     if "global" not in given.foreign_pools:
         missing = max(per_guest.pre_allocate - len(spare), per_guest.min_allocate - number - len(wants), 0)
         wants += [NewFloatingIP()] * missing
@@ -170,35 +180,47 @@ def _find_wants(given: DemandInput) -> tuple[list[NewFloatingIP], set[str], tupl
         has = read_addresses(each.status.addresses or each.spec.ipaddress.split(","))
         named |= has
         families = [one.family for one in sorted(has) if one not in in_use] if has else _expect(given, each)
-        free[each.spec.service_namespace] += [(each.name, family) for family in families]
+        free[each.spec.scope] += [(each.name, family) for family in families]
         if any(one in in_use for one in has):
             busy.add(each.name)
     gone: defaultdict[str, list[Address]] = defaultdict(list)
     for address in sorted((given.former.keys() & in_use.keys()) - named):
         gone[given.former[address]].append(address)
 
-    def find_namespace(service: ServiceUse) -> str:
-        return service.namespace if service.namespace in free else ""
+    pools = {each.spec.pool for each in given.floating_ips} - {""}
 
-    wants = []
-    for addresses in gone.values():
-        service = in_use[addresses[0]]
-        wants.append(
-            NewFloatingIP(service=service, namespace=find_namespace(service), addresses=tuple(addresses))
-        )
+    def build_want(service: ServiceUse, **fields: Any) -> NewFloatingIP:
+        scope = _find_scope(service, free)
+        return NewFloatingIP(service=service, scope=scope, is_pool=scope in pools, **fields)
+
+    wants = [build_want(in_use[each[0]], addresses=tuple(each)) for each in gone.values()]
     without = {each.name for each in given.floating_ips if not each.status.addresses}
     waiting: list[ServiceUse] = []
     needy = [each for each in given.services if each.lacking]
     for service in sorted(needy, key=lambda each: (each.since or EPOCH, str(each))):
-        namespace = find_namespace(service)
-        if not given.foreign_pools.isdisjoint({service.namespace, namespace or "global"}):
-            continue  # no floating IP would help
-        lacking, taken = _take(free[namespace], busy, service)
+        if not _is_helped(given, service, scope := _find_scope(service, free)):
+            continue
+        lacking, taken = _take(free[scope], busy, service)
         if lacking:
-            wants.append(NewFloatingIP(service=service, namespace=namespace, families=lacking))
+            wants.append(build_want(service, families=lacking))
         if lacking or taken & without:
             waiting.append(service)
     return wants, busy, tuple(waiting)
+
+
+def _find_scope(service: ServiceUse, scopes: Container[str]) -> str:
+    """Return the pool or namespace whose floating IPs serve a Service; "" if those for all Services do."""
+    scope = service.pool or service.namespace
+    return scope if scope in scopes else ""
+
+
+def _is_helped(given: DemandInput, service: ServiceUse, scope: str) -> bool:
+    """Return whether a floating IP of a scope would help a Service: its pool is fipop's, and open to its namespace."""
+    if not service.pool:
+        return given.foreign_pools.isdisjoint({service.namespace, scope or "global"})
+    allowed = given.pool_namespaces.get(service.pool, {service.pool})
+    is_allowed = not allowed.isdisjoint({service.namespace, EVERY_NAMESPACE})
+    return scope == service.pool and scope not in given.foreign_pools and is_allowed
 
 
 def _expect(given: DemandInput, floating_ip: FloatingIP) -> tuple[Family, ...]:
@@ -268,7 +290,7 @@ def _list_unused(given: DemandInput, busy: set[str], *, spares: int) -> Iterator
 
     youngest_first = given.floating_ips[::-1]
     for each in sorted(youngest_first, key=lambda each: -count_seconds(each)):
-        is_spare = not each.spec.service_namespace
+        is_spare = not each.spec.scope
         is_kept = each.name in busy or each.is_deleting or (is_spare and spares <= per_guest.pre_allocate)
         if each.is_made_for_services and not is_kept and left > per_guest.min_allocate:
             left, spares = left - 1, spares - is_spare
@@ -313,6 +335,7 @@ def read_use(service: Service, *, classes: frozenset[str]) -> ServiceUse | None:
     return ServiceUse(
         namespace=read_name(service.namespace),
         name=read_name(service.name),
+        pool=service.pool or "",
         addresses=addresses,
         lacking=tuple(each for each in wanted if each not in has) if since is not None else (),
         is_flexible=service.policy is FamilyPolicy.PREFER_DUAL_STACK,

@@ -43,6 +43,7 @@ from fipop.guests.config_map import (
     find_foreign_pools,
     find_namespace,
     find_overruled,
+    find_pool_namespaces,
 )
 from fipop.guests.demand import DemandController, request_services
 from fipop.guests.desired import (
@@ -295,6 +296,7 @@ class VisitController:
         record.other_providers = observed.other_providers
         record.has_service_lb = any(each.is_service_lb for each in observed.daemon_sets)
         record.releases, record.mode = record.mark_foreign(observed.releases), observed.mode
+        record.ignores_pools = observed.ignores_pools
         visit.observed, visit.observed_at = replace(observed, releases=record.releases), began
 
     async def _write_config_map(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
@@ -320,6 +322,8 @@ class VisitController:
             visit.config_maps = await read_config_maps(client)
             self._take(visit, Source.OBJECTS, self._find_in_use(visit))
         visit.record.foreign_pools = find_foreign_pools(visit.config_maps)
+        pools = {each.spec.scope for each in desired.floating_ips}
+        visit.record.pool_namespaces = find_pool_namespaces(visit.config_maps, namespace, pools)
 
     async def _may_write(self, held: tuple[FloatingIPReservation, ...]) -> bool:
         """Return whether addresses are still their owners', and this replica still leads."""

@@ -83,6 +83,8 @@ class Workload:
     """The namespace whose ConfigMap `kubevip` it reads as a cloud provider; "" if it is none."""
     serves_class: bool = False
     """Whether that cloud provider serves the Services of a class alone."""
+    ignores_pools: bool = False
+    """Whether it is kube-vip-cloud-provider, which does not know the pool that a Service chooses."""
     takes_services: bool = False
     """Whether it is Harvester's cloud provider with its Service controller on, which takes every Service."""
     is_service_lb: bool = False
@@ -202,13 +204,16 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
         is_parked=as_mapping(pod.get("nodeSelector")).get(PARKED_LABEL) == "true",
         reads=next(filter(None, map(_find_config_map, providers)), ""),
         serves_class=any(_is_on(each, "KUBEVIP_ENABLE_LOADBALANCERCLASS") for each in providers),
+        ignores_pools=any(_program(each) == _PROVIDER for each in providers),
         takes_services=is_harvester and any(map(_has_service_controller, containers)),
         is_service_lb=kind == "DaemonSet" and SERVICE_LB_LABEL in as_mapping(metadata.get("labels")),
     )
 
 
 def _is_provider(container: JsonView) -> bool:
-    is_fipop = _program(container) == _FIPOP and "cloud-provider" in _arguments(container)
+    # The chart of kube-vip-cloud-provider runs fipop by a path.
+    words = {each.rpartition("/")[2] for each in _arguments(container)}
+    is_fipop = _program(container) == _FIPOP and bool(words & {"cloud-provider", _PROVIDER})
     return is_fipop or _program(container) == _PROVIDER
 
 

@@ -15,7 +15,7 @@ from fipop.addresses.status import find_pause
 from fipop.api import names
 from fipop.api.conditions import Condition, ConditionType, Verdict
 from fipop.api.objects import FloatingIP, KubeObject
-from fipop.guests.conditions import IN_TRANSIT, LABELS_CHANGE
+from fipop.guests.conditions import IN_TRANSIT, LABELS_CHANGE, POOL_IGNORED
 from fipop.ipam.addresses import format_address
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS, PROVISIONING_CLUSTERS, Resource
 from fipop.rancher.objects import ProvisioningCluster
@@ -433,8 +433,8 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
         if (unused := each.floating_ip.status.unused) is not None:
             yield point(named, Severity.INFO, "Unused", str(unused))
         for one in each.floating_ip.status.conditions:
-            if one.is_true and one.reason == LABELS_CHANGE:
-                yield point(named, Severity.WARNING, one.reason, one.message)
+            if one.is_true and one.reason in (LABELS_CHANGE, POOL_IGNORED):
+                yield replace(point(named, Severity.WARNING, one.reason, one.message), condition=one.type)
     if not summary.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
         yield judge_lack(snapshot, summary)
 

@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 SCHEMA_REVISIONS = {
     FLOATING_IP_RANGES.full_name: 10,
-    FLOATING_IPS.full_name: 8,
+    FLOATING_IPS.full_name: 9,
     FLOATING_IP_RESERVATIONS.full_name: 4,
 }
 """The revisions of our CRDs that this version knows."""

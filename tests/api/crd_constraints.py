@@ -185,6 +185,7 @@ def per_guest() -> dict[str, Constraint]:
 TWO_FIELDS = of((), ())
 """Takes two fields, or two versions of an object: tested one by one in test_crd_reservations.py."""
 
+MANY = [f"a{number}" for number in range(64)]
 LABEL_REFUSED = ("Default", "a.b", "-a", "a-", "a_b", "")
 
 CONSTRAINTS: dict[str, dict[str, Constraint]] = {
@@ -292,6 +293,15 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
         "spec.ipFamilies[] maxLength": of("IPv4", "IPv46", "Too long"),
         "spec.serviceNamespace maxLength": longest(63),
         "spec.serviceNamespace pattern": of(("", "default", "team-a"), LABEL_REFUSED[:-1], "should match"),
+        "spec.pool maxLength": longest(63),
+        "spec.pool pattern": of(("", "default", "team-a"), LABEL_REFUSED[:-1], "should match"),
+        "spec.pool rule 0": of(("", "globals", "dmz"), "global"),
+        "spec.poolNamespaces maxItems": of(MANY, [*MANY, "more"], "Too many"),
+        "spec.poolNamespaces list-set": of(["a", "*"], ["a", "*", "a"], "Duplicate"),
+        "spec.poolNamespaces[] maxLength": longest(63),
+        "spec.poolNamespaces[] pattern": of(
+            ("*", "default", "team-a"), ("**", "a*", "a,b", *LABEL_REFUSED), "should match"
+        ),
         "spec.interface maxLength": longest(15),
         "spec.interface pattern": of(
             ("", "enp1s0", "bond0.100", "eth0:1"), ("eth 0", "eth/0"), "should match"
@@ -307,6 +317,14 @@ CONSTRAINTS: dict[str, dict[str, Constraint]] = {
                 {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6", "IPv4"]},
                 {"ipFamilyPolicy": "SingleStack", "ipaddress": "10.0.0.1,::1"},
             ),
+        ),
+        "spec rule 1": of(
+            ({"pool": "dmz"}, {"pool": "dmz", "serviceNamespace": ""}, {"pool": "", "serviceNamespace": "a"}),
+            {"pool": "dmz", "serviceNamespace": "dmz"},
+        ),
+        "spec rule 2": of(
+            ({"pool": "dmz", "poolNamespaces": ["a", "*"]}, {"poolNamespaces": []}),
+            ({"poolNamespaces": ["a"]}, {"pool": "", "poolNamespaces": ["*"]}),
         ),
         "status.addresses maxItems": of(["10.0.0.1"] * 16, ["10.0.0.1"] * 17, "Too many"),
         "status.addresses[] maxLength": longest(64),

@@ -59,6 +59,10 @@ SURROUNDINGS: dict[str, Json] = {
 }
 
 
+# What a field needs beside it.
+BESIDE: dict[str, Json] = {"poolNamespaces": {"pool": "dmz"}}
+
+
 def with_value(base: Json, place: str, value: Any) -> Json:
     """Give a copy of `base` with `value` at `place`."""
     changed = copy.deepcopy(base)
@@ -71,6 +75,7 @@ def with_value(base: Json, place: str, value: Any) -> Json:
             target = target[name][0]
         else:
             target = target.setdefault(name, copy.deepcopy(SURROUNDINGS.get(name, {})))
+    target |= BESIDE.get(last.removesuffix("[]"), {})
     if last.endswith("[]"):
         target[last.removesuffix("[]")] = [value]
     elif last.endswith("{}"):

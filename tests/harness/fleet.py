@@ -161,12 +161,15 @@ class Guest(ApiInMemory):
         self.put(key, {**found, "data": {**(found.get("data") or {}), **more}})
 
     def add_service(
-        self, *addresses: str, name: str = "web", namespace: str = "default", **spec: Any
+        self, *addresses: str, name: str = "web", namespace: str = "default", pool: str = "", **spec: Any
     ) -> None:
-        """Have a Service of type LoadBalancer that uses these addresses."""
+        """Have a Service of type LoadBalancer that uses these addresses; `pool` is what it chooses."""
         key = ("services", namespace, name)
+        made = _object(key)
+        if pool:
+            made["metadata"]["annotations"] = {names.GROUP + "/pool": pool}
         status = {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}
-        self.put(key, {**_object(key), "spec": {"type": "LoadBalancer", **spec}, "status": status})
+        self.put(key, {**made, "spec": {"type": "LoadBalancer", **spec}, "status": status})
 
     def announce(
         self, *addresses: str, name: str = "web", namespace: str = "default", node: str = "n1"

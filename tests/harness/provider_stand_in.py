@@ -10,11 +10,14 @@ from localfleet.objectstore import ObjectStore
 Json = dict[str, Any]
 
 CONDITION = f"{GROUP}/AddressAssigned"
-ADDRESSES = "kube-vip.io/loadbalancerIPs"
+ADDRESSES, POOL = "kube-vip.io/loadbalancerIPs", f"{GROUP}/pool"
 
 
 class ProviderStandIn:
-    """Assigns the addresses of key `cidr-<namespace>`, else `cidr-global`, to Services, and says which of them wait."""
+    """Assigns the addresses of key `cidr-<namespace>`, else `cidr-global`, to Services, and says which of them wait.
+
+    Those of a Service that chooses a pool are of key `cidr-<pool>` alone, if its namespace may.
+    """
 
     def __init__(self, guest: ObjectStore, *, lags: Callable[[], bool] = lambda: False) -> None:
         self.guest = guest
@@ -41,9 +44,14 @@ class ProviderStandIn:
             spec, metadata = service.get("spec") or {}, service["metadata"]
             if spec.get("type") != "LoadBalancer" or list(_addresses_of(service)):
                 continue
-            found = self._choose(key[1], spec, used)
+            pool = (metadata.get("annotations") or {}).get(POOL) or ""
+            allowed = self._data.get(f"allow-pool-{pool}", pool).split(",")
+            is_allowed = not pool or key[1] in allowed or "*" in allowed
+            text = self._data.get(f"cidr-{pool or key[1]}") or ("" if pool else self._data.get("cidr-global"))
+            found = self._choose(text or "", spec, used) if is_allowed else []
             used |= set(found)
-            told = {"type": CONDITION, "status": "False", "reason": "PoolFull"}
+            reason = "PoolFull" if is_allowed else "PoolNotAllowed"
+            told = {"type": CONDITION, "status": "False", "reason": reason}
             conditions = (service.get("status") or {}).get("conditions") or []
             if found:
                 annotations = {**(metadata.get("annotations") or {}), ADDRESSES: ",".join(found)}
@@ -54,9 +62,7 @@ class ProviderStandIn:
                 told["lastTransitionTime"] = self.guest.timestamp()
                 self.guest.write(key, {**service, "status": {"conditions": [told]}})
 
-    def _choose(self, namespace: str, spec: Json, used: set[str]) -> list[str]:
-        data = self._data
-        text = data.get(f"cidr-{namespace}") or data.get("cidr-global") or ""
+    def _choose(self, text: str, spec: Json, used: set[str]) -> list[str]:
         free = [each for part in text.split(",") if (each := part.partition("/")[0]) and each not in used]
         families = list(spec.get("ipFamilies") or ["IPv4"])
         policy = spec.get("ipFamilyPolicy") or "SingleStack"

@@ -18,7 +18,7 @@ from fipop.cloudprovider.keepalived import parse_network
 from fipop.cloudprovider.options import KeepalivedOptions, KubevipOptions, LeaseOptions, ProviderOptions
 from fipop.interfaces import ApiRequest
 from tests.harness.api_in_memory import ApiInMemory, Commit, Json, Key, Link, copy_json
-from tests.harness.service_judge import A, Judge
+from tests.harness.service_judge import A, Judge, Seen
 from tests.harness.service_rows import FINALIZER, INTERFACE, show
 from tests.harness.virtual_time import VirtualClock, virtual_now
 
@@ -133,7 +133,7 @@ class ServiceCluster:
     """The providers that ended themselves at once."""
 
     def __post_init__(self) -> None:
-        self.judge = Judge(shares=self._shares)
+        self.judge = Judge(shares=self._shares, scope_of=self._scope_of)
         self.memory.listeners.append(self._judge)
         for namespace in ("default", SYSTEM):
             self._ensure_namespace(namespace)
@@ -412,10 +412,17 @@ class ServiceCluster:
     def _micro_time(self) -> str:
         return virtual_now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
-    def _shares(self, namespace: str) -> bool:
-        data = (self.memory.objects.get(CONFIG_MAP) or {}).get("data") or {}
-        text = data.get(f"allow-share-{namespace}", data.get("allow-share-global", ""))
+    @property
+    def _keys(self) -> Json:
+        return (self.memory.objects.get(CONFIG_MAP) or {}).get("data") or {}
+
+    def _shares(self, scope: str) -> bool:
+        text = self._keys.get(f"allow-share-{scope}", self._keys.get("allow-share-global", ""))
         return text in {"1", "t", "T", "true", "TRUE", "True"}
+
+    def _scope_of(self, seen: Seen) -> str:
+        has_own = {f"cidr-{seen.namespace}", f"range-{seen.namespace}"} & self._keys.keys()
+        return seen.pool if seen.pool is not None else seen.namespace if has_own else "global"
 
     def _judge(self, commit: Commit) -> None:
         if commit.key[0] == SERVICES:

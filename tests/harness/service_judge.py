@@ -1,6 +1,7 @@
 """The promise of the provider, judged at every revision of the store.
 
-No address that a provider wrote has two holders that may not share it, unless a user's own write made it so.
+No address that a provider wrote has two holders that may not share it, unless a user's own write made it so. Where a
+test says which pool is open to whom (`may_have`), a provider writes no other address.
 """
 
 from collections import defaultdict
@@ -10,6 +11,10 @@ from dataclasses import dataclass, field
 from localfleet.client import Json
 
 A = "kube-vip.io/loadbalancerIPs"
+POOL = "kubefip.k8s.binbash.org/pool"
+SHARE = "kubefip.k8s.binbash.org/share"
+UNDER_WAY_SECONDS = 120.0
+"""For so long a provider may still write what it chose before a user changed with whom another Service shares."""
 
 Ports = frozenset[tuple[int, str]]
 
@@ -27,6 +32,9 @@ class Seen:
     asked_for: str
     is_marked: bool
     ports: Ports
+    pool: str | None
+    """The pool that it chose; None without the annotation."""
+    group: str
 
     @property
     def is_chosen(self) -> bool:
@@ -34,10 +42,15 @@ class Seen:
         return self.is_load_balancer and self.is_marked and bool(self.first) and self.first == self.asked_for
 
 
+def _terms(seen: Seen) -> tuple[str | None, str, Ports]:
+    return seen.pool, seen.group, seen.ports
+
+
 def see(service: Json) -> Seen:
     """Read a Service; nothing is asked of the product."""
     metadata, spec = service["metadata"], service["spec"]
-    text = (metadata.get("annotations") or {}).get(A, "")
+    annotations = metadata.get("annotations") or {}
+    text = annotations.get(A, "")
     return Seen(
         uid=metadata["uid"],
         namespace=metadata["namespace"],
@@ -48,19 +61,29 @@ def see(service: Json) -> Seen:
         asked_for=spec.get("loadBalancerIP", ""),
         is_marked=(metadata.get("labels") or {}).get("implementation") == "kube-vip",
         ports=frozenset((each["port"], each["protocol"]) for each in spec.get("ports", ())),
+        pool=annotations.get(POOL),
+        group=annotations.get(SHARE, "").strip(),
     )
 
 
 @dataclass(slots=True, kw_only=True)
 class Judge:
-    """Takes in one revision after another. `shares` tells whether a namespace allows sharing."""
+    """Takes in one revision after another. `shares` tells whether a pool allows sharing, by its name or namespace."""
 
     shares: Callable[[str], bool]
+    scope_of: Callable[[Seen], str] = field(default=lambda seen: seen.pool or seen.namespace)
+    """Whose pool serves a Service: two of a group share in one pool."""
+    may_have: Callable[[Seen, str], bool] = field(default=lambda _seen, _address: True)
+    """Whether the pool of a Service is open to its namespace, and has an address."""
+    clock: Callable[[], float] | None = None
+    """With it, what users changed of the terms of sharing counts a while later."""
     by_people: set[int] = field(default_factory=set)
     """Revisions that people wrote."""
     now: dict[str, Seen] = field(default_factory=dict)
     people_s: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The addresses that people wrote into each Service, by its uid."""
+    former: dict[str, list[tuple[float, Seen]]] = field(default_factory=lambda: defaultdict(list))
+    """What a Service was before a user changed its terms of sharing, and when, by its uid."""
     violations: list[str] = field(default_factory=list)
     allocations: int = 0
 
@@ -73,6 +96,8 @@ class Judge:
             return
         self.now[seen.uid] = seen
         new = seen.addresses - (before.addresses if before is not None else frozenset())
+        if before is not None and self.clock is not None and _terms(before) != _terms(seen):
+            self.former[seen.uid].append((self.clock(), before))
         if kind == "ADDED" or revision in self.by_people:
             self.people_s[seen.uid] |= new
             if seen.asked_for and (before is None or before.asked_for != seen.asked_for):
@@ -90,6 +115,10 @@ class Judge:
                 self._judge(revision, seen, address)
 
     def _judge(self, revision: int, seen: Seen, address: str) -> None:
+        if address not in self.people_s[seen.uid] and not self.may_have(seen, address):
+            self.violations.append(
+                f"revision {revision}: {address} is not for {seen.namespace}/{seen.name}, pool {seen.pool}"
+            )
         for other in self.now.values():
             is_holder = other.is_load_balancer and address in other.addresses and other.uid != seen.uid
             if (
@@ -101,8 +130,18 @@ class Judge:
                 self.violations.append(f"revision {revision}: {address} was given to {names}")
 
     def _may_share(self, one: Seen, other: Seen, address: str) -> bool:
-        consent = self.shares(one.namespace) and self.shares(other.namespace)
+        since = self.clock() - UNDER_WAY_SECONDS if self.clock is not None else 0.0
+        known = (other, *(each for at, each in self.former[other.uid] if at > since))
+        return any(self._could_share(one, each, address) for each in known)
+
+    def _could_share(self, one: Seen, other: Seen, address: str) -> bool:
+        consent = self.shares(one.pool or one.namespace) and self.shares(other.pool or other.namespace)
+        if one.group or other.group:
+            consent = self._group_of(one) == self._group_of(other)
         return consent and ":" not in address and bool(one.ports) and one.ports.isdisjoint(other.ports)
+
+    def _group_of(self, seen: Seen) -> tuple[str, str, str]:
+        return seen.namespace, self.scope_of(seen), seen.group
 
     def clashes(self) -> list[tuple[Seen, Seen, str]]:
         """Give the pairs that have an address now and may not share it."""

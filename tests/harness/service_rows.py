@@ -14,6 +14,10 @@ INTERFACE = "kube-vip.io/serviceInterface"
 NOTE = "kubefip.k8s.binbash.org/assigned"
 VIP_HOST = "kube-vip.io/vipHost"
 IGNORE = "kube-vip.io/ignore"
+POOL = "kubefip.k8s.binbash.org/pool"
+SHARE = "kubefip.k8s.binbash.org/share"
+LEASE_NAME = "kube-vip.io/leaseName"
+LEASE_NOTE = "kubefip.k8s.binbash.org/shared-lease"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 BOTH = {"cidr-global": "10.0.0.1-10.0.0.9,2001:db8::1-2001:db8::9", "interface-global": "eth1"}
@@ -21,8 +25,17 @@ ONE = {"cidr-global": "10.0.0.1-10.0.0.1"}
 SHARED = {"cidr-global": "10.0.0.1-10.0.0.1", "allow-share-shop": "true"}
 DUAL = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
 SIX_FIRST = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+CLOSED = {
+    "cidr-global": "10.0.0.1-10.0.0.5",
+    "interface-global": "eth1",
+    "cidr-dmz": "10.0.0.7-10.0.0.8",
+    "interface-dmz": "eth2",
+    "search-order-dmz": "desc",
+}
+DMZ = {**CLOSED, "allow-pool-dmz": "lab, shop"}
+LEASE = "kube-system/kubevip-10.0.0.1"
 OTHER_CLASS = "example.org/other"
-FIRST, SECOND, FIVE, SEVEN = "10.0.0.1", "10.0.0.2", "10.0.0.5", "10.0.0.7"
+FIRST, SECOND, FIVE, SEVEN, EIGHT = "10.0.0.1", "10.0.0.2", "10.0.0.5", "10.0.0.7", "10.0.0.8"
 SIX = "2001:db8::1"
 
 
@@ -69,7 +82,8 @@ Shown = Mapping[str, Any]
 def show(service: Json) -> Json:
     """Return what matters of a Service, without what it does not have.
 
-    A: the annotation, L: spec.loadBalancerIP, I: the label is there, F: the finalizer is there, N: the note, interface.
+    A: the annotation, L: spec.loadBalancerIP, I: the label is there, F: the finalizer is there, N: the note, interface,
+    lease: the Lease of Services that share an address, "noted" if fipop's note says the same.
     """
     meta, annotations = service["metadata"], service["metadata"].get("annotations") or {}
     shown = {
@@ -79,6 +93,9 @@ def show(service: Json) -> Json:
         "F": FINALIZER in (meta.get("finalizers") or ()),
         "N": annotations.get(NOTE),
         "interface": annotations.get(INTERFACE),
+        "lease": annotations.get(LEASE_NAME),
+        "noted": annotations.get(LEASE_NOTE) is not None
+        and annotations.get(LEASE_NOTE) == annotations.get(LEASE_NAME),
     }
     return {key: value for key, value in shown.items() if value}
 
@@ -143,6 +160,25 @@ def add_five_and_seven(world: World) -> None:
 def add_sharers(world: World) -> None:
     world.add()
     world.add("tls", ports=(443,))
+
+
+def shared(a: str = FIRST, *, interface: str = "eth1") -> Shown:
+    """What a Service shows whose addresses a provider chose, and that shares the IPv4 address with others."""
+    return {**assigned(a, interface=interface), "lease": LEASE, "noted": True}
+
+
+def choose(pool: str | None, **spec: Any) -> Act:
+    return annotate({POOL: pool}, **spec)
+
+
+def add_to(pool: str, **spec: Any) -> Act:
+    return add(metadata={"annotations": {POOL: pool}}, **spec)
+
+
+def add_group(world: World) -> None:
+    group = {"annotations": {SHARE: "front"}}
+    world.add(metadata=group)
+    world.add("tls", ports=(443,), metadata=group)
 
 
 ASSIGNED = (("web", "AddressAssigned"),)
@@ -379,14 +415,14 @@ ROWS = {
         data=SHARED,
         given=add_sharers,
         then=change(name="tls", ports=(80,)),
-        becomes={"web": assigned(FIRST, interface=""), "tls": assigned(FIRST, interface="")},
+        becomes={"web": shared(interface=""), "tls": shared(interface="")},
         events=(("tls", "AddressInUse"), ("web", "AddressInUse")),
     ),
     "sharers whose consent goes": Row(
         data=SHARED,
         given=add_sharers,
         then=lambda world: world.set_keys({"cidr-global": "10.0.0.1-10.0.0.1"}),
-        becomes={"web": assigned(FIRST, interface=""), "tls": assigned(FIRST, interface="")},
+        becomes={"web": shared(interface=""), "tls": shared(interface="")},
         events=(("tls", "AddressInUse"), ("web", "AddressInUse")),
     ),
     "type left LoadBalancer": Row(given=add(), then=change(type="ClusterIP"), becomes={"web": {}}),
@@ -418,6 +454,180 @@ ROWS = {
     ),
     "family missing": Row(
         data=ONE, then=add(**DUAL), becomes={"web": {}}, condition=("False", "PoolFull"), events=FAILED
+    ),
+    "a pool that is open to the namespace": Row(
+        data=DMZ, then=add_to("dmz"), becomes={"web": assigned(EIGHT, interface="eth2")}, events=ASSIGNED
+    ),
+    "a pool that is open to every namespace": Row(
+        data={**CLOSED, "allow-pool-dmz": "*"},
+        then=add_to(" dmz "),
+        becomes={"web": assigned(EIGHT, interface="eth2")},
+    ),
+    "a pool that is closed to the namespace": Row(
+        data=CLOSED,
+        then=add_to("dmz"),
+        becomes={"web": {}},
+        condition=("False", "PoolNotAllowed"),
+        events=FAILED,
+    ),
+    "a pool that is closed to the namespace, then opened": Row(
+        data=CLOSED,
+        given=add_to("dmz"),
+        then=lambda world: world.set_keys(DMZ),
+        becomes={"web": assigned(EIGHT, interface="eth2")},
+        condition=("True", "Assigned"),
+    ),
+    "a pool that is closed, and L": Row(
+        data=CLOSED, then=add_to("dmz", loadBalancerIP=FIVE), becomes={"web": copied(FIVE)}
+    ),
+    "a pool that is closed, then L is the user's own": Row(
+        data=DMZ,
+        given=add_to("dmz"),
+        then=lambda world: (world.set_keys(CLOSED), world.change(loadBalancerIP=FIVE)),
+        becomes={"web": assigned(FIVE, interface="eth2")},
+    ),
+    "a pool without keys": Row(
+        data={**BOTH, "allow-pool-dmz": "shop"},
+        then=add_to("dmz"),
+        becomes={"web": {}},
+        condition=("False", "NoPool"),
+        events=FAILED,
+    ),
+    "a pool of no name": Row(
+        data=DMZ, then=add_to(""), becomes={"web": {}}, condition=("False", "InvalidPool"), events=FAILED
+    ),
+    "a pool of a name that is no part of a key": Row(
+        data=DMZ, then=add_to("dmz/1"), becomes={"web": {}}, condition=("False", "InvalidPool"), events=FAILED
+    ),
+    "a pool that is full": Row(
+        data={**DMZ, "exclude-dmz": "10.0.0.7-10.0.0.8"},
+        then=add_to("dmz"),
+        becomes={"web": {}},
+        condition=("False", "PoolFull"),
+    ),
+    "assigned, then a pool is chosen": Row(
+        data=DMZ, given=add(), then=choose("dmz"), becomes={"web": assigned(FIRST)}
+    ),
+    "assigned from a pool, then another one is chosen": Row(
+        data=DMZ,
+        given=add_to("dmz"),
+        then=choose("other"),
+        becomes={"web": assigned(EIGHT, interface="eth2")},
+    ),
+    "assigned from a pool, then none is chosen": Row(
+        data=DMZ,
+        given=add_to("dmz"),
+        then=choose(None),
+        becomes={"web": assigned(EIGHT, interface="eth2")},
+    ),
+    "assigned from a pool, then it is closed": Row(
+        data=DMZ,
+        given=add_to("dmz"),
+        then=lambda world: world.set_keys(CLOSED),
+        becomes={"web": assigned(EIGHT, interface="eth2")},
+        condition=("", ""),
+    ),
+    "assigned, then a pool is chosen, and A and L removed": Row(
+        data=DMZ,
+        given=add(),
+        then=annotate({POOL: "dmz", A: None}, loadBalancerIP=None),
+        becomes={"web": assigned(EIGHT, interface="eth2")},
+        events=ASSIGNED,
+    ),
+    "assigned from a pool, then none is chosen, and A and L removed": Row(
+        data=DMZ,
+        given=add_to("dmz"),
+        then=annotate({POOL: None, A: None}, loadBalancerIP=None),
+        becomes={"web": assigned(FIRST)},
+        events=ASSIGNED,
+    ),
+    "assigned from a pool, then none is chosen, and the type left LoadBalancer": Row(
+        data=DMZ, given=add_to("dmz"), then=choose(None, type="ClusterIP"), becomes={"web": {}}
+    ),
+    "a group": Row(then=add_group, becomes={"web": shared(), "tls": shared()}),
+    "a group, and a port in common": Row(
+        given=add_group,
+        then=add(name="more", ports=(443,), metadata={"annotations": {SHARE: "front"}}),
+        becomes={"web": shared(), "tls": shared(), "more": assigned(SECOND)},
+    ),
+    "a group in two pools": Row(
+        data=DMZ,
+        given=add_group,
+        then=add(name="more", ports=(81,), metadata={"annotations": {SHARE: "front", POOL: "dmz"}}),
+        becomes={"web": shared(), "tls": shared(), "more": assigned(EIGHT, interface="eth2")},
+    ),
+    "a group beside Services that share by a key": Row(
+        data={**BOTH, "allow-share-shop": "true"},
+        given=add_group,
+        then=lambda world: (world.add("one", ports=(81,)), world.add("two", ports=(82,))),
+        becomes={
+            "web": shared(),
+            "tls": shared(),
+            "one": {**assigned(SECOND), "lease": LEASE[:-1] + "2", "noted": True},
+            "two": {**assigned(SECOND), "lease": LEASE[:-1] + "2", "noted": True},
+        },
+    ),
+    "a group that one of it left": Row(
+        given=add_group,
+        then=annotate({SHARE: None}),
+        becomes={"web": shared(), "tls": shared()},
+        events=(("tls", "AddressInUse"), ("web", "AddressInUse")),
+    ),
+    "sharers, and one becomes Local": Row(
+        given=add_group,
+        then=change(externalTrafficPolicy="Local"),
+        becomes={"web": assigned(FIRST), "tls": assigned(FIRST)},
+    ),
+    "sharers, and one was Local": Row(
+        given=lambda world: (add_group(world), world.change(externalTrafficPolicy="Local")),
+        then=change(externalTrafficPolicy="Cluster"),
+        becomes={"web": shared(), "tls": shared()},
+    ),
+    "sharers, and a user names a Lease": Row(
+        given=add_group,
+        then=annotate({LEASE_NAME: "mine"}),
+        becomes={"web": {**assigned(FIRST), "lease": "mine"}, "tls": assigned(FIRST)},
+    ),
+    "sharers, and somebody removes the Lease": Row(
+        given=add_group, then=annotate({LEASE_NAME: None}), becomes={"web": shared(), "tls": shared()}
+    ),
+    "sharers, and the other is deleted": Row(
+        given=add_group, then=lambda world: world.delete("tls"), becomes={"web": assigned(FIRST)}
+    ),
+    "sharers, and the type of one left LoadBalancer": Row(
+        given=add_group, then=change(type="ClusterIP"), becomes={"web": {}, "tls": assigned(FIRST)}
+    ),
+    "sharers, and one is ignored": Row(
+        given=add_group, then=annotate({IGNORE: "true"}), becomes={"web": {}, "tls": assigned(FIRST)}
+    ),
+    "sharers, and L of one changed": Row(
+        given=add_group,
+        then=change(loadBalancerIP=FIVE),
+        becomes={"web": assigned(FIVE), "tls": assigned(FIRST)},
+    ),
+    "sharers left by kube-vip-cloud-provider": Row(
+        data=SHARED,
+        then=lambda world: (
+            world.leave_behind("web", FIRST),
+            world.leave_behind("tls", FIRST, ports=(443,)),
+        ),
+        becomes={
+            "web": assigned(FIRST, interface="", note=""),
+            "tls": assigned(FIRST, interface="", note=""),
+        },
+    ),
+    "sharers left by kube-vip-cloud-provider, and another one": Row(
+        data=SHARED,
+        given=lambda world: (
+            world.leave_behind("web", FIRST),
+            world.leave_behind("tls", FIRST, ports=(443,)),
+        ),
+        then=add(name="more", ports=(8443,)),
+        becomes={
+            "web": {**assigned(FIRST, interface="", note=""), "lease": LEASE, "noted": True},
+            "tls": {**assigned(FIRST, interface="", note=""), "lease": LEASE, "noted": True},
+            "more": shared(interface=""),
+        },
     ),
     "another class": Row(then=add(loadBalancerClass=OTHER_CLASS), becomes={"web": {}}, condition=("", "")),
     "no LoadBalancer": Row(then=add(type="ClusterIP"), becomes={"web": {}}, condition=("", "")),

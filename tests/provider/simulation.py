@@ -1,16 +1,19 @@
 """Lives of a guest cluster with several cloud providers, drawn at random: python -m tests.provider.simulation [N].
 
-Users create, change and delete Services; providers are killed, cut off and started, their requests take time, answers
-are lost, and clocks go slowly. Every commit is judged. In the end each Service has its addresses, or says why not.
-Each life is a number: `1 --seed N` lives it again.
+Users create, change and delete Services, choose pools for them and put them into groups; providers are killed, cut off
+and started, their requests take time, answers are lost, and clocks go slowly. Every commit is judged: no address for
+two that may not share it, none of a pool that is closed to the Service. In the end each Service has its addresses, or
+says why not, and Services of one address name one Lease. Each life is a number: `1 --seed N` lives it again.
 """
 
 import argparse
 import asyncio
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from ipaddress import ip_address
 from random import Random
 from typing import Any
 
@@ -19,7 +22,9 @@ from localfleet.arguments import positive
 from localfleet.simulated import Target
 from tests.harness.api_in_memory import Commit, Key
 from tests.harness.crashes import crashes
-from tests.harness.service_cluster import LEASE, Running, ServiceCluster
+from tests.harness.service_cluster import LEASE, A, Running, ServiceCluster
+from tests.harness.service_judge import POOL, SHARE, Seen
+from tests.harness.service_rows import LEASE_NAME, LEASE_NOTE
 from tests.harness.virtual_time import run_virtually
 
 SHARING, OTHERS = ("bank", "club"), ("shop", "lab")
@@ -28,7 +33,17 @@ DATA = {
     "cidr-global": "10.0.0.1-10.0.0.14,2001:db8::1-2001:db8::e",
     "range-lab": "10.0.1.1-10.0.1.6,2001:db8:1::1-2001:db8:1::6",
     **{f"allow-share-{namespace}": "true" for namespace in SHARING},
+    "cidr-edge": "10.0.2.1-10.0.2.6,2001:db8:2::1-2001:db8:2::6",
+    "allow-pool-edge": "shop, bank",
+    "allow-share-edge": "true",
+    "search-order-edge": "desc",
+    "cidr-over": "10.0.0.1-10.0.0.4",
+    "allow-pool-over": "*",
 }
+OPEN = {"edge": {"shop", "bank"}, "over": {*NAMESPACES}, "lab": {"lab"}}
+"""To which namespaces a pool is open."""
+CHOICES = (None, None, None, "edge", "edge", "over", "lab", "none", "")
+GROUPS = ("", "", "front", "back")
 SIZE = 14
 """How many addresses of a family the global pool has."""
 MOST_SERVICES, MOST_PROVIDERS = 12, 3
@@ -54,6 +69,8 @@ class Life:
         self._led: set[tuple[str, str]] = set()
         """Which provider held which Lease at some time."""
         self.cluster = ServiceCluster(DATA, chance=self._chance)
+        self.cluster.judge.may_have = may_have
+        self.cluster.judge.clock = asyncio.get_running_loop().time
         self._made = 0
         self._freezing: set[str] = set()
         """The providers that are frozen before their next request for a Service arrives."""
@@ -73,7 +90,7 @@ class Life:
             self._take_step()
             await self._trouble_providers()
         await self._rest()
-        found = [*self.cluster.problems, *self._find_unserved()]
+        found = [*self.cluster.problems, *self._find_unserved(), *self._find_leases()]
         version = self.cluster.memory.version
         await asyncio.sleep(QUIET_SECONDS)
         found += [f"{each.key} was written at rest" for each in self.cluster.writes_of_services(version)]
@@ -172,9 +189,11 @@ class Life:
             self._change(key, type=self._chance.choice(["ClusterIP", "LoadBalancer"]))
         elif draw < 0.78:
             self._change(key, loadBalancerIP=self._draw_address())
-        elif draw < 0.84:
+        elif draw < 0.82:
             self._change(key, **self._chance.choice(POLICIES))
-        elif draw < 0.94:
+        elif draw < 0.90:
+            self._choose(key)
+        elif draw < 0.95:
             self._change(key, selector={"run": str(self.cluster.memory.version)})
         else:
             self.cluster.change(name, namespace=namespace, a="")
@@ -184,13 +203,27 @@ class Life:
         draw = self._chance.random()
         spec: dict[str, Any] = {**self._chance.choice(POLICIES)}
         spec |= {"loadBalancerIP": self._draw_address()} if draw < 0.05 else {}
+        chosen = {POOL: self._chance.choice(CHOICES), SHARE: self._chance.choice(GROUPS) or None}
         self.cluster.add(
             f"s{self._made}",
             namespace=self._chance.choice(NAMESPACES),
             ports=[self._chance.choice([80, 81, 443])],
             a=self._draw_address() if 0.05 <= draw < 0.1 else None,
+            metadata={"annotations": {key: value for key, value in chosen.items() if value is not None}},
             **spec,
         )
+
+    def _choose(self, key: Key) -> None:
+        """Have a user change with whom a Service shares, where its addresses are from, or how it is announced."""
+        draw = self._chance.random()
+        if draw < 0.4:
+            self._change(key, annotations={POOL: self._chance.choice(CHOICES)})
+        elif draw < 0.7:
+            self._change(key, annotations={SHARE: self._chance.choice(GROUPS) or None})
+        elif draw < 0.9:
+            self._change(key, externalTrafficPolicy=self._chance.choice(["Cluster", "Cluster", "Local"]))
+        else:
+            self._change(key, annotations={LEASE_NAME: self._chance.choice([None, "mine"])})
 
     def _change(self, key: Key, **spec: Any) -> None:
         self.cluster.change(key[2], namespace=key[1], **spec)
@@ -211,6 +244,21 @@ class Life:
                 found.append(f"{namespace}/{name} has no address: {condition}")
         return found
 
+    def _find_leases(self) -> list[str]:
+        """Say which Services name a Lease though they share with none, and which do not though they share."""
+        holders: defaultdict[str, list[Any]] = defaultdict(list)
+        for _, namespace, name in self.cluster.stored_keys():
+            service = self.cluster.service(name, namespace=namespace)
+            annotations = service["metadata"].get("annotations") or {}
+            is_announced = service["spec"]["type"] == "LoadBalancer"
+            named = {*annotations.get(A, "").split(","), service["spec"].get("loadBalancerIP", "")}
+            for address in named if is_announced else ():
+                if address and ":" not in address:
+                    holders[address].append(service)
+            if LEASE_NOTE in annotations and not is_announced:
+                holders[""].append(service)
+        return [problem for address, each in holders.items() for problem in _judge_leases(address, each)]
+
     async def _find_leaks(self) -> list[str]:
         """Delete all Services; then as many as there are addresses must be served."""
         for _, namespace, name in self.cluster.stored_keys():
@@ -222,6 +270,39 @@ class Life:
         await asyncio.sleep(REST_SECONDS)
         names = [name for name in self.cluster.names() if name.startswith("last-")]
         return found + [f"{name} found no address" for name in names if not self.cluster.addresses(name)]
+
+
+def may_have(seen: Seen, address: str) -> bool:
+    """Return whether the pool that serves a Service is open to it, and has an address."""
+    scope = seen.pool if seen.pool is not None else "lab" if seen.namespace == "lab" else "global"
+    if seen.pool is not None and seen.namespace not in OPEN.get(scope, ()):
+        return False
+    ranges = (each.split("-") for each in DATA[_KEYS[scope]].split(","))
+    value = ip_address(address)
+    return any(
+        ip_address(low).version == value.version
+        and int(ip_address(low)) <= int(value) <= int(ip_address(high))
+        for low, high in ranges
+    )
+
+
+_KEYS = {key.partition("-")[2]: key for key in DATA if key.startswith(("cidr-", "range-"))}
+
+
+def _judge_leases(address: str, services: Sequence[Any]) -> list[str]:
+    """Return what is wrong with the Leases of the Services that name an address; "" stands for no LoadBalancers."""
+    wanted, found = f"kube-system/kubevip-{address}", []
+    named = []
+    for each in services:
+        annotations = each["metadata"].get("annotations") or {}
+        is_noted = annotations.get(LEASE_NOTE) == annotations.get(LEASE_NAME, "")
+        named.append(annotations.get(LEASE_NAME, "") if is_noted else "")
+    is_local = any(each["spec"].get("externalTrafficPolicy") == "Local" for each in services)
+    if any(named) and (not address or len(services) < 2 or is_local or {*named} - {"", wanted}):
+        found.append(f"Services of {address} name {named} (one is Local: {is_local})")
+    if len({*named}) > 1:
+        found.append(f"not all Services of {address} name a Lease: {named}")
+    return found
 
 
 async def _live(seed: int) -> tuple[int, list[str]]:

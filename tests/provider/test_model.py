@@ -1,4 +1,4 @@
-"""No schedule of a small world gives one address to two Services; without the stamp there is one."""
+"""No schedule of a small world gives an address to two Services that may not share it; without stamps there is one."""
 
 from dataclasses import replace
 
@@ -16,4 +16,10 @@ def test_no_schedule_gives_an_address_to_two(setting: Setting) -> None:
 
 def test_without_the_stamp_there_is_a_schedule_that_does() -> None:
     _, way = explore(replace(SMALL[0], has_stamp=False))
+    assert way
+
+
+def test_if_services_of_a_closed_pool_were_not_stamped_there_is_a_schedule_that_does() -> None:
+    (setting,) = (each for each in SMALL if each.closes)
+    _, way = explore(replace(setting, fences_closed=False))
     assert way

@@ -1,8 +1,9 @@
-"""Services share an address if the keys of all their namespaces allow it and their ports differ."""
+"""Services share an address if their ports differ, and the keys of all their namespaces or their group allow it."""
 
 import pytest
 
 from tests.harness.service_cluster import ServiceCluster
+from tests.harness.service_rows import POOL, SHARE
 
 ONE = {"cidr-global": "10.0.0.1-10.0.0.1", "allow-share-shop": "true"}
 TCP, UDP = {"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}
@@ -126,3 +127,95 @@ async def test_services_of_different_pods_that_share_with_policy_local_are_warne
     assert (cluster.addresses("first"), cluster.addresses("second")) == ("10.0.0.1", "10.0.0.1")
     for name in ("first", "second"):
         assert ("SharedAddressLocal" in cluster.reasons(name)) is is_told
+
+
+TWO = {
+    "cidr-global": "10.0.0.1-10.0.0.2",
+    "cidr-edge": "10.4.0.1-10.4.0.9",
+    "allow-pool-edge": "*",
+    "cidr-bank": "10.5.0.1-10.5.0.9",
+}
+FRONT = {SHARE: "front"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_shared"),
+    [
+        (("shop", FRONT), ("shop", FRONT), True),
+        (("shop", FRONT), ("shop", {SHARE: " front "}), True),
+        (("shop", FRONT), ("shop", {SHARE: "back"}), False),
+        (("shop", FRONT), ("shop", {SHARE: " "}), False),
+        (("shop", FRONT), ("shop", {}), False),
+        (("shop", FRONT), ("lab", FRONT), False),
+        (("shop", {**FRONT, POOL: "edge"}), ("shop", {**FRONT, POOL: "edge"}), True),
+        (("shop", {**FRONT, POOL: "edge"}), ("lab", {**FRONT, POOL: "edge"}), False),
+        (("bank", {**FRONT, POOL: "bank"}), ("bank", FRONT), True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("has_key", [False, True])
+async def test_a_group_shares_in_its_namespace_and_pool_with_or_without_a_key(
+    first: tuple[str, dict[str, str]], second: tuple[str, dict[str, str]], *, is_shared: bool, has_key: bool
+) -> None:
+    cluster = ServiceCluster({**TWO, **({"allow-share-global": "true"} if has_key else {})})
+    await cluster.start()
+    for number, (namespace, annotations) in enumerate((first, second)):
+        cluster.add(
+            f"web-{number}", namespace=namespace, ports=[80 + number], metadata={"annotations": annotations}
+        )
+        await cluster.settle()
+    one = cluster.addresses("web-0", namespace=first[0])
+    other = cluster.addresses("web-1", namespace=second[0])
+    assert one
+    assert other
+    assert (one == other) is is_shared
+    assert cluster.problems == []
+
+
+async def test_those_without_a_group_share_as_before_beside_those_with_one() -> None:
+    cluster = ServiceCluster({**TWO, "allow-share-global": "true"})
+    await cluster.start()
+    for number, annotations in enumerate(({}, FRONT, {}, FRONT)):
+        cluster.add(f"web-{number}", ports=[80 + number], metadata={"annotations": annotations})
+        await cluster.settle()
+    assert [cluster.addresses(f"web-{number}") for number in range(4)] == ["10.0.0.1", "10.0.0.2"] * 2
+
+
+async def test_a_service_waits_for_a_holder_that_joins_its_group() -> None:
+    cluster = ServiceCluster({"cidr-global": "10.0.0.1"})
+    cluster.add("holder", ports=[80])
+    await cluster.start()
+    cluster.add(ports=[81], metadata={"annotations": FRONT})
+    await cluster.settle()
+    assert cluster.condition() == ("False", "PoolFull")
+    cluster.change("holder", annotations=FRONT)
+    await cluster.settle()
+    assert cluster.addresses() == "10.0.0.1"
+
+
+async def test_an_ipv6_address_is_not_shared_by_a_group_either() -> None:
+    cluster = ServiceCluster({"cidr-global": "10.0.0.1-10.0.0.9,fd00::1-fd00::9"})
+    await cluster.start()
+    for number in range(2):
+        cluster.add(
+            f"web-{number}",
+            ports=[80 + number],
+            metadata={"annotations": FRONT},
+            ipFamilyPolicy="RequireDualStack",
+        )
+        await cluster.settle()
+    assert cluster.addresses("web-1") == "10.0.0.1,fd00::2"
+
+
+async def test_a_group_whose_pool_is_closed_keeps_its_address_and_gets_no_further_one() -> None:
+    cluster = ServiceCluster(TWO)
+    edge = {"annotations": {**FRONT, POOL: "edge"}}
+    await cluster.start()
+    for number in range(3):
+        cluster.add(f"web-{number}", ports=[80 + number], metadata=edge)
+        await cluster.settle()
+        if number == 1:
+            cluster.set_keys({**TWO, "allow-pool-edge": ""})
+            await cluster.settle()
+    assert [cluster.addresses(f"web-{number}") for number in range(3)] == ["10.4.0.1", "10.4.0.1", ""]
+    assert "AddressInUse" not in cluster.reasons()

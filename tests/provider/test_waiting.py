@@ -72,13 +72,21 @@ async def test_a_value_of_ignore_that_means_nothing_is_warned_of() -> None:
     assert (cluster.addresses(), cluster.reasons("web")) == (X, ["AnnotationUnusual", "AddressAssigned"])
 
 
-@pytest.mark.parametrize("key", ["kube-vip.io/loadbalancerIP", "kube-vip.io/LoadBalancerIPs"])
-async def test_an_annotation_that_is_one_letter_off_is_warned_of(key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("kube-vip.io/loadbalancerIP", "kube-vip.io/loadbalancerIPs"),
+        ("kube-vip.io/LoadBalancerIPs", "kube-vip.io/loadbalancerIPs"),
+        ("kubefip.k8s.binbash.org/pools", "kubefip.k8s.binbash.org/pool"),
+        ("kubefip.k8s.binbash.org/Share", "kubefip.k8s.binbash.org/share"),
+    ],
+)
+async def test_an_annotation_that_is_one_letter_off_is_warned_of(key: str, meant: str) -> None:
     cluster = ServiceCluster({"cidr-global": "10.0.0.0/24"})
     cluster.add(metadata={"annotations": {key: "10.0.0.9"}})
     await cluster.start()
     assert cluster.reasons("web") == ["AnnotationUnusual", "AddressAssigned"]
-    said = f"The annotation {key} is not known: did you mean kube-vip.io/loadbalancerIPs?"
+    said = f"The annotation {key} is not known: did you mean {meant}?"
     assert said in [message for *_, message in cluster.events("web")]
 
 

@@ -47,6 +47,7 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
             f"`operateGuestClusterInterval` and {announced.FRESH_SECONDS + announced.AGAIN_SECONDS:g} s",
         ),
         ("Namespaces of a guest cluster that one visit writes", f"{config_map.MAX_NAMESPACES}"),
+        ("Namespaces in `allow-pool-<pool>`", f"the first {config_map.MAX_POOL_NAMESPACES}"),
         ("One request", f"{deadlines.GUEST_REQUEST_SECONDS:g} s"),
         ("All requests of one visit", f"{deadlines.GUEST_SESSION_SECONDS:g} s"),
         ("One object or page of a list", f"{guests.ANSWER_BYTES // MIB} MiB"),

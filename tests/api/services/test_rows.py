@@ -84,7 +84,7 @@ class Play:
         self.steps.append(partial(self.shop.client.delete, self._path(name)))
 
     def set_keys(self, data: Mapping[str, str]) -> None:
-        wanted = {self._own_key(key): value for key, value in data.items()}
+        wanted = {self._own_key(key): self._own_value(key, value) for key, value in data.items()}
         gone = dict.fromkeys({self._own_key(key) for key in self.row.data} - wanted.keys())
         self._do("patch", KEYS, {"data": {**gone, **wanted}})
 
@@ -132,8 +132,16 @@ class Play:
         prefix, _, scope = key.rpartition("-")
         return f"{prefix}-{self.shop.namespace}" if scope in {"global", "shop"} else key
 
+    def _own_value(self, key: str, value: str) -> str:
+        return value.replace("shop", self.shop.namespace) if key.startswith("allow-pool-") else value
+
     def _translate(self, text: str, *, back: bool = False) -> str:
-        for row, own in (("10.0.0.", f"{self.shop.net}."), ("2001:db8::", f"{self.shop.net6}:")):
+        own_pool = ("dmz", f"dmz-{self.shop.namespace}")
+        for row, own in (
+            own_pool,
+            ("10.0.0.", f"{self.shop.net}."),
+            ("2001:db8::", f"{self.shop.net6}:"),
+        ):
             text = text.replace(own, row) if back else text.replace(row, own)
         return text
 

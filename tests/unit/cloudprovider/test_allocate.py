@@ -195,6 +195,26 @@ def test_a_change_of_ports_or_consent_concerns_all_users_of_the_same_address() -
     assert usage.enter(User(uid="two", name="two", ports=one.ports, shares=True), [address]) == {"one"}
 
 
+@pytest.mark.parametrize(
+    ("namespace", "pool", "reason", "waits"),
+    [
+        ("shop", "edge", "PoolNotAllowed", False),
+        ("shop", "a b", "InvalidPool", False),
+        ("shop", "", "InvalidPool", False),
+        ("shop", "shop", "NoPool", True),
+        ("edge", "edge", "PoolFull", True),
+    ],
+)
+def test_only_a_service_that_may_choose_its_pool_waits(
+    namespace: str, pool: str, reason: str, waits: bool
+) -> None:
+    keys = PoolKeys({"cidr-global": "10.0.0.1-10.0.0.4", "cidr-edge": "fd00::1"})
+    request = ServiceRequest(user=User(uid="a", name="a"), families=(Family.IPV4,), pool=pool)
+    answer = allocate(request, keys.pool_of(namespace, pool), Usage())
+    assert isinstance(answer, Refusal)
+    assert (answer.reason, answer.waits) == (reason, waits)
+
+
 def test_a_pool_of_all_ipv6_costs_nothing() -> None:
     pool = PoolKeys({"cidr-global": "::/0"}).pool_of("shop")
     request = ServiceRequest(user=User(uid="a", name="a"), families=(Family.IPV6,))

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPSpec, FloatingIPStatus, Metadata
 from fipop.guests.config_map import (
+    MAX_POOL_NAMESPACES,
     ConfigMapPlan,
     KnownAddresses,
     build_keys,
     find_namespace,
+    find_pool_namespaces,
     parse_config_map,
     plan_config_map,
 )
@@ -35,6 +37,10 @@ def asking(
     **fields: Any,
 ) -> FloatingIP:
     """A floating IP that holds addresses, and overwrites what other values there are unless it says otherwise."""
+    if fields.get("pool"):
+        fields["service_namespace"] = ""
+    else:
+        fields.pop("pool_namespaces", None)
     return FloatingIP(
         metadata=Metadata(
             namespace="c-m-a",
@@ -133,10 +139,11 @@ def test_a_foreign_value_is_overwritten_if_one_floating_ip_says_so() -> None:
 
 
 def test_the_keys_of_a_floating_ip_with_a_wrong_clustername_stay_as_they_are() -> None:
-    current = config_map({"cidr-web": "10.0.0.9/32", "interface-web": "eth0"}, {"cidr-web": "10.0.0.9/32"})
-    keys = build_keys([asking(service_namespace="web")], frozenset({"10.0.0.1"}))
+    written = {"cidr-web": "10.0.0.9/32", "allow-pool-web": "shop"}
+    current = config_map(written | {"interface-web": "eth0"}, written)
+    keys = build_keys([asking(pool="web")], frozenset({"10.0.0.1"}))
     found = plan_config_map(current, keys, known("10.0.0.1", frozen=("10.0.0.9",)))
-    assert (found.changes, found.owned) == ({}, {"cidr-web": "10.0.0.9/32"})
+    assert (found.changes, found.owned) == ({}, written)
 
 
 def test_several_floating_ips_are_merged_and_the_oldest_decides() -> None:
@@ -148,6 +155,31 @@ def test_several_floating_ips_are_merged_and_the_oldest_decides() -> None:
         "interface-global": "eth0",
         "allow-share-global": "true",
     }
+
+
+def test_who_may_choose_a_pool_is_joined_and_none_named_leaves_no_key() -> None:
+    def written(*named: tuple[str, ...]) -> str | None:
+        asked = [asking(str(at), pool="dmz", pool_namespaces=each) for at, each in enumerate(named)]
+        found = build_keys(asked, frozenset({"10.0.0.1"})).get("allow-pool-dmz")
+        return found.value if found is not None else None
+
+    assert written(("shop", "api"), ("billing", "api"), ()) == "api,billing,shop"
+    assert written(("shop",), ("api", "*")) == "*"
+    assert written((), ()) is None
+
+
+def test_the_namespaces_of_a_pool_are_read_where_the_provider_reads_them_and_up_to_a_bound() -> None:
+    many = ", ".join(f"a{number}" for number in range(9 * MAX_POOL_NAMESPACES))
+    data = {
+        "allow-pool-dmz": " shop,\nap*, " + "x" * 64 + ",*",
+        "allow-pool-edge": many,
+        "allow-pool-other": "shop",
+    }
+    elsewhere = {**config_map({"allow-pool-dmz": "*"}), "metadata": {"namespace": "a"}}
+    found = find_pool_namespaces([elsewhere, config_map(data)], "kube-system", ["dmz", "edge", "none"])
+    assert found["dmz"] == {"shop", "*"}
+    assert (len(found["edge"]), found.keys()) == (MAX_POOL_NAMESPACES, {"dmz", "edge"})
+    assert find_pool_namespaces([elsewhere], "kube-system", ["dmz"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -173,14 +205,19 @@ _WANTED = st.builds(
     st.sampled_from("abc"),
     created=st.sampled_from([START, START + timedelta(days=1)]),
     addresses=st.lists(_ADDRESSES, max_size=2, unique=True).map(tuple),
-    service_namespace=st.sampled_from([None, "prod"]),
+    pool=st.sampled_from(["", "prod", "dmz"]),
+    pool_namespaces=st.sampled_from([(), ("shop",), ("api", "*")]),
+    service_namespace=st.sampled_from(["", "prod"]),
     allow_share=st.sampled_from([None, True, False]),
-    interface=st.sampled_from([None, "eth0", "eth1"]),
+    interface=st.sampled_from(["", "eth0", "eth1"]),
     update_config_map=st.booleans(),
 )
 _DATA = st.dictionaries(
     st.sampled_from(
-        ["cidr-global", "cidr-prod", "range-global", "interface-global", "allow-share-prod", "note"]
+        [
+            *("cidr-global", "cidr-prod", "range-global", "interface-global", "allow-share-prod", "note"),
+            *("cidr-dmz", "allow-pool-dmz", "allow-pool-prod"),
+        ]
     ),
     st.sampled_from(["10.0.0.1/32", "192.168.0.0/24", "eth7", "true", "/32", "10.0.0.1-10.0.0.9"]),
 )

@@ -206,6 +206,8 @@ def deployment(image: str, *arguments: str, **env: str) -> Workload:
         (deployment("kube-vip-cloud-provider", KUBEVIP_NAMESPACE="vip"), "vip"),
         (deployment("kube-vip-cloud-provider", KUBEVIP_CONFIG_MAP="mine"), ""),
         (deployment("registry.example:5000/fipop@sha256:00", "cloud-provider"), "kube-system"),
+        (deployment("registry.example:5000/fipop:0.1.0", "/kube-vip-cloud-provider", "-v=2"), "kube-system"),
+        (deployment("fipop", "/usr/bin/keepalived-cloud-provider"), ""),
         (deployment("registry.example/fipop:1", "operator"), ""),
         (deployment("nginx"), ""),
     ],

@@ -81,6 +81,7 @@ def test_a_service_waits(item: dict[str, Any], since: str, lacking: tuple[Family
     "item",
     [
         service(told("AddressInUse")),
+        service(told("PoolNotAllowed"), {"kubefip.k8s.binbash.org/pool": "dmz"}),
         service(told("Assigned")),
         service(loadBalancerClass="example.com/edge"),
         service(annotations={"kube-vip.io/ignore": "true"}),

@@ -21,6 +21,8 @@ from fipop.ipam.addresses import Address, Family, format_address, parse_address
 
 V4, V6 = Family.IPV4, Family.IPV6
 BOTH = frozenset({V4, V6})
+ALLOWED = {"edge": frozenset({"default"})}
+"""Who may choose pool edge; another one only the namespace of its name may."""
 WISHES = ((V4,), (V6,), (V4, V6))
 MOST_STEPS = 60
 
@@ -30,8 +32,8 @@ class GuestCluster:
     """A guest cluster whose floating IPs are made at once, and whose provider serves what it can."""
 
     per_guest: PerGuest
-    wishes: list[tuple[tuple[Family, ...], bool, str]]
-    """Of each Service the families, whether one of them is enough, and the namespace."""
+    wishes: list[tuple[tuple[Family, ...], bool, str, str]]
+    """Of each Service the families, whether one of them is enough, the namespace, and the pool that it chooses."""
     floating_ips: list[FloatingIP] = field(default_factory=list)
     used: dict[int, set[Address]] = field(default_factory=dict)
     made: int = 0
@@ -41,7 +43,8 @@ class GuestCluster:
         self.made += 1
         found = {V4: f"10.0.0.{self.made}", V6: f"fd00::{self.made:x}"}
         addresses = tuple(found[each] for each in want.families or (V4,))
-        spec = FloatingIPSpec(ipaddress=",".join(addresses), service_namespace=want.namespace)
+        place = {"pool" if want.is_pool else "service_namespace": want.scope}
+        spec = FloatingIPSpec(ipaddress=",".join(addresses), **place)
         annotations = {names.ANNOTATION_MADE: digest_spec(spec)} if is_ours else {}
         metadata = Metadata(
             namespace="c-m-a",
@@ -58,21 +61,27 @@ class GuestCluster:
 
     def serve(self) -> None:
         """Have the provider assign what is free."""
-        for number, (families, is_flexible, namespace) in enumerate(self.wishes):
-            if self.used.get(number):
+        for number, (families, is_flexible, namespace, chosen) in enumerate(self.wishes):
+            if self.used.get(number) or not self.may_wait(number):
                 continue
-            here = {each.spec.service_namespace for each in self.floating_ips}
-            scope = namespace if namespace in here else ""
+            here = {each.spec.scope for each in self.floating_ips}
+            scope = chosen or (namespace if namespace in here else "")
             pool = [
                 parse_address(text)
                 for each in self.floating_ips
-                if each.spec.service_namespace == scope
+                if each.spec.scope == scope
                 for text in each.status.addresses
             ]
             free = [each for each in pool if all(each not in some for some in self.used.values())]
-            chosen = {each.family: each for each in reversed(free) if each.family in families}
-            if len(chosen) == len(families) or (is_flexible and chosen):
-                self.used[number] = set(chosen.values())
+            found = {each.family: each for each in reversed(free) if each.family in families}
+            if len(found) == len(families) or (is_flexible and found):
+                self.used[number] = set(found.values())
+
+    def may_wait(self, number: int) -> bool:
+        """Whether a floating IP would help a Service: it chooses no pool, or one that exists and that it may choose."""
+        _, _, namespace, chosen = self.wishes[number]
+        is_there = any(each.spec.scope == chosen for each in self.floating_ips)
+        return not chosen or (is_there and namespace in ALLOWED.get(chosen, {chosen}))
 
     def plan(self) -> DemandPlan:
         """Return what is planned when all that is idle has been so for long."""
@@ -80,12 +89,13 @@ class GuestCluster:
             ServiceUse(
                 namespace=namespace,
                 name=f"web-{number}",
+                pool=chosen,
                 addresses=frozenset(self.used.get(number, ())),
                 lacking=() if self.used.get(number) else families,
                 is_flexible=is_flexible,
                 since=None if self.used.get(number) else EPOCH,
             )
-            for number, (families, is_flexible, namespace) in enumerate(self.wishes)
+            for number, (families, is_flexible, namespace, chosen) in enumerate(self.wishes)
         ]
         return plan_floating_ips(
             DemandInput(
@@ -95,6 +105,7 @@ class GuestCluster:
                 floating_ips=self.floating_ips,
                 taken=frozenset(each.name for each in self.floating_ips),
                 services=services,
+                pool_namespaces=ALLOWED,
                 idle_seconds={each.uid: 1e9 for each in self.floating_ips},
             )
         )
@@ -124,11 +135,18 @@ def guest_clusters(draw: st.DrawFn) -> GuestCluster:
         pre_allocate=draw(st.integers(0, most)),
         max_allocate=most,
     )
-    services = st.tuples(st.sampled_from(WISHES), st.booleans(), st.sampled_from(["default", "shop"]))
+    services = st.tuples(
+        st.sampled_from(WISHES),
+        st.booleans(),
+        st.sampled_from(["default", "shop"]),
+        st.sampled_from(["", "", "dmz", "edge", "shop"]),
+    )
     found = GuestCluster(per_guest, draw(st.lists(services, max_size=7)))
     found.add(NewFloatingIP(), is_ours=False)
     if draw(st.booleans()):
-        found.add(NewFloatingIP(name="shop", namespace="shop"), is_ours=False)
+        found.add(NewFloatingIP(name="shop", scope="shop", is_pool=draw(st.booleans())), is_ours=False)
+    for pool in draw(st.sets(st.sampled_from(["dmz", "edge"]))):
+        found.add(NewFloatingIP(name=pool, scope=pool, is_pool=True), is_ours=False)
     found.serve()
     return found
 
@@ -145,14 +163,17 @@ def test_it_comes_to_rest_within_its_limits_and_again_when_services_go(
             found.serve()
         plan = found.rest()
         assert by_hand <= len(found.floating_ips) <= max(by_hand, found.per_guest.max_allocate)
-        served = sum(bool(found.used.get(at)) for at in range(len(found.wishes)))
+        waiting = [at for at in range(len(found.wishes)) if not found.used.get(at) and found.may_wait(at)]
         has_room = len(found.floating_ips) < found.per_guest.max_allocate
-        assert served == len(found.wishes) or not has_room, "a Service waits for nothing"
-        assert len(plan.unserved) == len(found.wishes) - served, "and it is said"
+        assert not waiting or not has_room, "a Service waits for nothing"
+        assert len(plan.unserved) == len(waiting), "and it is said"
+        for at, (_, _, namespace, chosen) in enumerate(found.wishes):
+            is_allowed = not chosen or namespace in ALLOWED.get(chosen, {chosen})
+            assert is_allowed or not found.used.get(at)
 
 
 def test_addresses_in_quarantine_cost_nothing_of_what_a_guest_cluster_may_have() -> None:
-    found = GuestCluster(PerGuest(max_allocate=4), [((V4,), False, "default")] * 2)
+    found = GuestCluster(PerGuest(max_allocate=4), [((V4,), False, "default", "")] * 2)
     found.add(NewFloatingIP(), is_ours=False)
     found.serve()
     services = [

@@ -299,6 +299,12 @@ def test_a_floating_ip_that_is_not_ready(conditions: list[Json], severity: str) 
     assert list(problems(floating_ips=[floating("web", *conditions)]).values()) == [severity]
 
 
+def test_a_pool_that_the_provider_ignores_is_a_warning_of_a_floating_ip_that_is_ready() -> None:
+    configured = {**condition("True", "PoolIgnored"), "type": "GuestConfigured"}
+    web = floating("web", condition("True", "Ready"), configured)
+    assert problems(floating_ips=[web]) == {"PoolIgnored": "warning"}
+
+
 def test_a_paused_floating_ip_is_nobodys_fault() -> None:
     paused = floating("web", condition("Unknown", "Paused"))
     paused["metadata"]["annotations"]["kubefip.k8s.binbash.org/paused"] = "true"
