@@ -238,7 +238,7 @@ LARGE = (
     Setting(services=3, addresses=2, leaders=2),
     Setting(services=2, addresses=2, leaders=2, edits=3),
     Setting(services=3, addresses=2, leaders=2, edits=1),
-    Setting(services=2, addresses=2, leaders=3, edits=1, pools=_APART, closes=True),
+    Setting(services=2, addresses=2, leaders=2, edits=1, pools=_APART, closes=True),
     Setting(services=2, addresses=2, leaders=2, edits=2, pools=_OVERLAPPING, closes=True),
     Setting(services=3, addresses=2, leaders=2, pools=_OVERLAPPING, closes=True, groups=(1, 1, 0)),
     Setting(services=3, addresses=1, leaders=2, edits=1, groups=(1, 1, 0)),
