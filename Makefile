@@ -37,7 +37,8 @@ test: setup ## Run the checks and all tests but the slow ones (4 minutes on 2 co
 	$(MAKE) --no-print-directory assets pytest; tests=$$?; \
 	wait $$checks || { echo "make check failed: out/check.log has what it said"; exit 1; }; exit $$tests
 
-night: setup assets ## Run what takes long, one line for each part (90 minutes; PART=name for one, LONG=1 for all there is)
+night: setup ## Run what takes long, one line for each part (90 minutes; PART=name for one, LONG=1 for all there is)
+	$(BIN)/python -m localfleet.assets --all
 	$(BIN)/python -m tests.night $(if $(LONG),--long) $(PART)
 
 demo: setup ## Show fipop at work on a fleet of this machine (FULL=1 shows more, KEEP=1 leaves it running)

@@ -1,6 +1,6 @@
 """The programs of the local fleet: found, taken from the cache, or built.
 
-    python -m localfleet.assets [--list] [names…]
+    python -m localfleet.assets [--list] [--all] [names…]
 
 In this order: the folder that KUBEBUILDER_ASSETS names (etcd, kube-apiserver, kubectl), the cache folder
 `$XDG_CACHE_HOME/fipop/assets`, a build from the pinned Go modules below `modules/`. Prometheus and promtool
@@ -16,6 +16,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,11 @@ class Assets:
     @property
     def names(self) -> tuple[str, ...]:
         return (*self.catalogue.go, *self.catalogue.debian, *self.catalogue.debian_large)
+
+    @property
+    def usual_names(self) -> tuple[str, ...]:
+        """All but those that slow tests alone need."""
+        return tuple(name for name in self.names if name not in self.catalogue.on_demand)
 
     def listings(self) -> tuple[Listing, ...]:
         """All programs, each with its path if it is there already. Builds nothing."""
@@ -141,28 +147,41 @@ class Assets:
 
     def _build(self, plan: GoBuild, go: Path, folder: Path) -> None:
         target = folder / plan.recipe.name
-        self.progress.run(
-            [
-                str(go),
-                "build",
-                *BUILD_FLAGS,
-                "-ldflags",
-                plan.ldflags,
-                "-o",
-                str(target),
-                plan.recipe.package,
-            ],
-            folder=self._module(plan.recipe),
-            # Go's compiler collects garbage as if memory were dear; what comes out is the same.
-            environment={"GOGC": "400", **BUILD_ENVIRONMENT},
-        )
+        with tempfile.TemporaryDirectory() as name:
+            module = self._module(plan.recipe)
+            if plan.recipe.is_patched:
+                module = self._patch(plan, go, Path(name) / "module")
+            self._run_go(
+                *(go, "build", *BUILD_FLAGS, "-ldflags", plan.ldflags, "-o", target, plan.recipe.package),
+                folder=module,
+            )
+
+    def _patch(self, plan: GoBuild, go: Path, folder: Path) -> Path:
+        """Make a copy of the module that builds a copy of the pinned one, with our files in place of some of its."""
+        pinned, source = plan.recipe.pinned, folder / "source"
+        shutil.copytree(self._module(plan.recipe), folder)
+        self._run_go(go, "mod", "download", pinned, folder=folder)
+        place = self._run_go(go, "list", "-m", "-f", "{{.Dir}}", pinned, folder=folder).strip()
+        shutil.copytree(place, source, copy_function=shutil.copyfile)
+        for each in (source, *source.rglob("*")):
+            if each.is_dir():
+                each.chmod(0o755)  # Go's cache cannot be written
+        shutil.copytree(folder / "patches", source, dirs_exist_ok=True)
+        self._run_go(go, "mod", "edit", f"-replace={pinned}=./source", folder=folder)
+        return folder
+
+    def _run_go(self, *argv: str | Path, folder: Path) -> str:
+        # Go's compiler collects garbage as if memory were dear; what comes out is the same.
+        environment = {"GOGC": "400", **BUILD_ENVIRONMENT}
+        return self.progress.run([str(each) for each in argv], folder=folder, environment=environment)
 
     def _plan(self, name: str) -> GoBuild:
         recipe = self._recipe(name)
         folder = self._module(recipe)
         system = f"{platform.system()}-{platform.machine()}"
-        source = folder / ("go.sum" if recipe.pinned else "main.go")
-        return plan_build(recipe, (folder / "go.mod").read_text(), source.read_text(), system)
+        sources = [folder / ("go.sum" if recipe.pinned else "main.go"), *sorted(folder.rglob("*/**/*.go"))]
+        source = "".join(each.read_text() for each in sources)
+        return plan_build(recipe, (folder / "go.mod").read_text(), source, system)
 
     def _recipe(self, name: str) -> Recipe:
         chosen = self.environment.get(HELM) if name == "helm" else ""
@@ -195,16 +214,17 @@ def ensure(name: str) -> Path:
 
 
 def ensure_all(*names: str) -> dict[str, Path]:
-    """The paths of several programs by name, those that are missing built first; of all without names."""
+    """The paths of several programs by name, those that are missing built first; without names, of the usual ones."""
     assets = Assets()
-    return assets.ensure(names or assets.names)
+    return assets.ensure(names or assets.usual_names)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m localfleet.assets", description="Find or build the local fleet's programs."
     )
-    parser.add_argument("names", nargs="*", help="all of them when none is named")
+    parser.add_argument("names", nargs="*", help="without: all but those that slow tests alone need")
+    parser.add_argument("--all", action="store_true", help="those of slow tests, too")
     parser.add_argument("--list", action="store_true", help="show what is there, build nothing")
     chosen = parser.parse_args(arguments)
     assets = Assets()
@@ -214,7 +234,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 place = listing.path or "missing"
                 print(f"{listing.name:<24} {listing.version:<10} {listing.origin:<18} {place}")
         else:
-            for path in assets.ensure(chosen.names or assets.names).values():
+            for path in assets.ensure(
+                chosen.names or (assets.names if chosen.all else assets.usual_names)
+            ).values():
                 print(path)
     except LocalFleetError as error:
         print(error, file=sys.stderr)

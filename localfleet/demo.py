@@ -18,11 +18,13 @@ from pathlib import Path
 from localfleet.assets import ensure_all
 from localfleet.demo_full import tell_the_rest
 from localfleet.demo_kept import keep
+from localfleet.demo_network import find_problem, reach_an_address
 from localfleet.demo_stage import open_stage
 from localfleet.demo_story import Story
 from localfleet.errors import LocalFleetError
 from localfleet.fleet import PROGRAMS
 from localfleet.report import Report
+from localfleet.wire import find_kube_vip
 
 _INTERRUPTED = 130
 
@@ -34,6 +36,7 @@ async def run(report: Report, programs: Mapping[str, Path], *, is_full: bool, is
         await story.tell()
         if is_full:
             await tell_the_rest(story)
+            await reach_an_address(story)
         await story.end()
         if not is_kept:
             await story.stop_operator()
@@ -71,7 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = Report()
     try:
         # Before the loop begins: what may take minutes the first time has to hear ctrl-C, too.
-        programs = ensure_all(*PROGRAMS, "helm")
+        programs = dict(ensure_all(*PROGRAMS, "helm"))
+        if chosen.full and not find_problem():
+            programs["kube-vip"] = find_kube_vip()
         report = Report()
         return asyncio.run(_run_until_interrupted(report, programs, is_full=chosen.full, is_kept=chosen.keep))
     except KeyboardInterrupt:

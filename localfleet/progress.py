@@ -53,8 +53,8 @@ class Progress:
             self._shown = now
             self._write(f"{note} {now - self._started:.0f} s", final=False)
 
-    def run(self, argv: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None) -> None:
-        """Run a program to its end as part of the present step; it dies with us.
+    def run(self, argv: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None) -> str:
+        """Run a program to its end as part of the present step, and return what it wrote; it dies with us.
 
         Raises ToolFailedError with what it wrote.
         """
@@ -74,6 +74,7 @@ class Progress:
                 raise
         if process.returncode:
             raise ToolFailedError(argv=argv, returncode=process.returncode, output=output)
+        return output
 
     def _wait(self, process: subprocess.Popen[str]) -> str:
         while True:

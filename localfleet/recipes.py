@@ -59,6 +59,8 @@ class Recipe:
     package: str
     pinned: str = ""
     stamps: tuple[str, ...] = ()
+    is_patched: bool = False
+    """Whether files of the folder `patches` replace files of the pinned module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,8 @@ class Catalogue:
     """Program to Debian package."""
     debian_large: Mapping[str, str] = field(default_factory=dict)
     """Program, which is the package's name, to its place: it comes with all the libraries that it needs."""
+    on_demand: frozenset[str] = frozenset()
+    """Programs that slow tests alone need: made when they are named, not with the others."""
     kubebuilder: frozenset[str] = frozenset()
     """Programs that the folder named by KUBEBUILDER_ASSETS holds, by that convention."""
 
@@ -162,10 +166,23 @@ def build_catalogue() -> Catalogue:
             pinned="github.com/kube-vip/kube-vip",
         ),
         Recipe(name="guest-proxy", module="guest-proxy", package="."),
+        Recipe(
+            name="external-dns",
+            module="external-dns",
+            package="sigs.k8s.io/external-dns",
+            pinned="sigs.k8s.io/external-dns",
+            # Without the SDKs of many clouds, and without a module for OpenShift that cannot be had everywhere.
+            is_patched=True,
+        ),
     )
     return Catalogue(
         go={recipe.name: recipe for recipe in recipes} | {"helm-3": _helm("helm-3", major=3)},
         debian={"prometheus": "prometheus", "promtool": "prometheus"},
-        debian_large={"chromium": "usr/lib/chromium/chromium"},
+        debian_large={
+            "chromium": "usr/lib/chromium/chromium",
+            "knot": "usr/sbin/knotd",
+            "knot-dnsutils": "usr/bin/kdig",
+        },
+        on_demand=frozenset({"external-dns", "knot", "knot-dnsutils"}),
         kubebuilder=frozenset({"etcd", "kube-apiserver", "kubectl"}),
     )

@@ -81,6 +81,11 @@ PARTS = (
         night="python -m tests.operator.demand_fleet",
     ),
     Part(
+        name="announced-fleet",
+        what="2,000 guest clusters whose addresses Services use, at the pace of one Rancher",
+        night="python -m tests.operator.announced_fleet",
+    ),
+    Part(
         name="seeded",
         what="broken protocols, each of which the simulation finds",
         night="python -m tests.operator.seeded --seed SEED",

@@ -435,7 +435,7 @@ def _describe(address: Address, judged: _Judgement, mode: KubeVipMode) -> str:
             was = f"was announced by node {read_name(former)} last" if former else "was never announced"
             return (
                 f"{text} of Service {service} {was}, but node {node} holds the Lease now and has not taken it. "
-                f"{restart}"
+                f"{restart} If no pod of kube-vip runs on that node, stop the program that renews the Lease instead."
             )
 
 

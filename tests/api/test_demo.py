@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from localfleet.demo_network import find_problem
 from localfleet.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -58,6 +59,12 @@ async def test_the_full_demo_passes_all_its_checks() -> None:
         story = (await process.communicate())[0].decode()
     assert process.returncode == 0, story
     assert count_passed(story) >= 30, story
+    if problem := find_problem():
+        assert f"not shown on this machine: {problem}" in story
+    else:
+        answer = r"^\$ curl http://([0-9.]+)/\n  Service web, answered by node n[12]$"
+        (address,) = re.findall(answer, story, re.MULTILINE)
+        assert re.search(rf"c-m-ngd5hs2r +demo-kubevip .* {re.escape(address)} ", story), story
 
 
 async def test_what_the_demo_keeps_can_be_played_with_and_extended_until_ctrl_c() -> None:

@@ -23,7 +23,7 @@ from localfleet.stack import floating_ips
 from localfleet.waiting import eventually
 from tests.harness.rollout_fleet import Fleet, Member, open_fleet
 
-SECONDS = 600.0
+SECONDS = 1200.0
 
 
 def break_pods(target: SimulatedGuest) -> None:

@@ -64,7 +64,7 @@ def merge(base: Any, over: Any) -> Any:
 
 
 PROGRAMS = (
-    r"(fipop|kubectl|helm|make|docker|pipx|skopeo|sha256sum|curl|cosign|jq) ",
+    r"(fipop|kubectl|helm|make|docker|pipx|skopeo|sha256sum|curl|dig|cosign|jq) ",
     r"source <\(_FIPOP_COMPLETE=",
     r"export KUBECONFIG=",
 )

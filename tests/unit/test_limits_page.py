@@ -42,6 +42,10 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
         ("Quarantine of an imported or custom cluster", f"{quarantine.IMPORTED_SECONDS / 3600:g} h"),
         ("Parts of a pool in the ConfigMap that are read", f"{pool.MAX_GUEST_PARTS:,}"),
         ("Services of a guest cluster for which `Announced`", f"{announced.MOST_SERVICES}"),
+        (
+            "Time until `Announced` shows a fault",
+            f"`operateGuestClusterInterval` and {announced.FRESH_SECONDS + announced.AGAIN_SECONDS:g} s",
+        ),
         ("Namespaces of a guest cluster that one visit writes", f"{config_map.MAX_NAMESPACES}"),
         ("Namespaces in `allow-pool-<pool>`", f"the first {config_map.MAX_POOL_NAMESPACES}"),
         ("One request", f"{deadlines.GUEST_REQUEST_SECONDS:g} s"),

@@ -29,6 +29,7 @@ ELSEWHERE = (
     r".*\\\|",  # the synopsis of a command, in a table
     r"source |_FIPOP_COMPLETE=",  # of click
     r"curl ",  # what it asks for is not here
+    r"dig |kubectl .*(external-dns|web-with-name)",  # tests/api/cli/test_dns.py
     r"cosign |jq ",  # the files of a release
     # There is no kubelet here, and no monitoring.
     r"kubectl .*(exec|port-forward|logs|servicemonitor|rollout (status|restart)| run )",
