@@ -63,6 +63,8 @@ GUEST_CONFIG_MAP = "kubevip"
 KUBECONFIG_SECRET_SUFFIX = "-kubeconfig"  # noqa: S105 - the name of an object, not a secret
 FLOATING_IP_SUFFIX = "-kubevip"
 """A floating IP that fipop makes for a new guest is named `<cluster><suffix>`."""
+EVERY_NAMESPACE = "*"
+"""In a key `allow-pool-…`: the Services of all namespaces may choose the pool."""
 
 _GO_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})

@@ -196,7 +196,8 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
             options = build_stable_options(state, settings)
             preview = preview_change(json.dumps({"data": options}), snapshot)
             *lines, _ = describe_preview(preview)
-            click.echo("\n".join((table(CHANGES, list_changes(preview)), *lines)))
+            undone = f"This undoes the change to target {state.target.name}, the newest one."
+            click.echo("\n".join((table(CHANGES, list_changes(preview)), *lines, undone)))
             if dry_run:
                 return "Nothing was written. After fipop rollout undo, fipop rollout status --watch waits for the end."
             version = {"resourceVersion": as_mapping((found or {}).get("metadata")).get("resourceVersion")}

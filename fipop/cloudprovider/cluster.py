@@ -119,7 +119,7 @@ class Cluster:
         if not user.lease:
             return ""
         address = next(each for each in service.annotated if each.family is Family.IPV4)
-        others = self.usage.find_others(address, user)
+        others = [each for each in self.usage.find_others(address, user) if each.is_announced]
         leases = {each.lease for each in others}
         can_stay = service.has_lease_as_noted and None not in leases
         has_noted = any(each.is_noted for each in (user, *others))
@@ -147,6 +147,7 @@ class Cluster:
             shares=shares,
             group=group,
             lease=self._name_lease(service),
+            is_announced=service.is_load_balancer or service.may_be_announced_on,
             is_noted=service.is_as_noted,
             is_local=service.is_local,
             pods=(service.namespace, service.selector),

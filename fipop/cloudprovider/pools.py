@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
-from fipop.api.names import parse_go_bool
+from fipop.api.names import EVERY_NAMESPACE, parse_go_bool
 from fipop.api.service import POOL, POOL_NOT_ALLOWED
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
@@ -43,7 +43,7 @@ POOLS = ("cidr", "range")
 FLAGS = ("allow-share", "draining")
 SCOPED = (*POOLS, *FLAGS, "namespaces", "exclude", "interface", "allow-pool", "search-order")
 SINGLE = ("search-order", "skip-end-ips-in-cidr", "sticky-seconds")
-_ALLOW_POOL, EVERY_NAMESPACE = "allow-pool-", "*"
+_ALLOW_POOL = "allow-pool-"
 UNUSABLE, INVALID_POOL = "PoolUnusable", "InvalidPool"
 _STICKY = re.compile(r"[0-9]{1,8}")
 _NAME = re.compile(r"[-._a-zA-Z0-9]{1,200}")

@@ -26,6 +26,8 @@ class User:
     """Its namespace, its pool and its group; empty if it has none. It shares with Services of the same alone."""
     lease: str | None = None
     """The Lease that all of its address can name; "" if it has no address yet, None if fipop can name none."""
+    is_announced: bool = True
+    """Whether kube-vip can announce its addresses: externalIPs of another type of Service it does not."""
     is_noted: bool = False
     """Whether fipop wrote its address."""
     is_local: bool = False

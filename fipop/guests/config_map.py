@@ -38,8 +38,6 @@ HIDDEN_RANGE = "range-global"
 
 _PREFIXES = ("cidr-", "allow-share-", "interface-", "allow-pool-")
 _CIDR, _ALLOW_SHARE, _INTERFACE, _ALLOW_POOL = _PREFIXES
-EVERY_NAMESPACE = "*"
-"""In `allow-pool-…`: the Services of all namespaces may choose the pool."""
 _CIDR_GLOBAL = f"{_CIDR}global"
 _PREDECESSOR_EMPTY = "/32"
 """What kube-fip-operator wrote for a floating IP without an address."""
@@ -140,7 +138,7 @@ def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> d
     for name, key in keys.items():
         if name.startswith(_ALLOW_POOL):
             key.values = dict.fromkeys(
-                [EVERY_NAMESPACE] if EVERY_NAMESPACE in key.values else sorted(key.values)
+                [names.EVERY_NAMESPACE] if names.EVERY_NAMESPACE in key.values else sorted(key.values)
             )
     return keys
 
@@ -170,7 +168,9 @@ def find_pool_namespaces(
     for pool in pools:
         if (text := data.get(_ALLOW_POOL + pool)) is not None:
             words = text.replace(",", " ").split(None, MAX_POOL_NAMESPACES)[:MAX_POOL_NAMESPACES]
-            found[pool] = frozenset(each for each in words if each == EVERY_NAMESPACE or is_namespace(each))
+            found[pool] = frozenset(
+                each for each in words if each == names.EVERY_NAMESPACE or is_namespace(each)
+            )
     return found
 
 

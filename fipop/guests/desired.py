@@ -174,6 +174,7 @@ class OptedInGuests:
             helm_problem=record.describe_failure(own.name),
             dark_since=max((each for each in dark if each is not None), default=None),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
+            name=guest.cluster_name,
         )
 
 

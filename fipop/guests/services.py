@@ -27,7 +27,6 @@ from fipop.api.conditions import ConditionContent, ConditionType, Verdict
 from fipop.api.names import parse_go_bool
 from fipop.api.objects import EPOCH, FloatingIP, PerGuest
 from fipop.api.service import Service, split_classes
-from fipop.guests.config_map import EVERY_NAMESPACE
 from fipop.guests.in_use import find_in_use
 from fipop.ipam.addresses import Address, Family, FamilyPolicy
 from fipop.jsons import as_list, as_mapping, as_text
@@ -219,7 +218,7 @@ def _is_helped(given: DemandInput, service: ServiceUse, scope: str) -> bool:
     if service.pool is None:
         return given.foreign_pools.isdisjoint({service.namespace, scope or "global"})
     allowed = given.pool_namespaces.get(service.pool, {service.pool})
-    is_allowed = not allowed.isdisjoint({service.namespace, EVERY_NAMESPACE})
+    is_allowed = not allowed.isdisjoint({service.namespace, names.EVERY_NAMESPACE})
     return scope == service.pool and scope not in given.foreign_pools and is_allowed
 
 

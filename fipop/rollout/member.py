@@ -55,6 +55,8 @@ class Member:
     """When an address was announced last that is not any more; None if there is none."""
     is_canary: bool = False
     """Whether it has the label that puts it first."""
+    name: str = ""
+    """That of its cluster, by which all others follow."""
 
     @property
     def is_eligible(self) -> bool:

@@ -111,6 +111,13 @@ async def test_a_service_of_another_class_keeps_the_others_from_naming_one() -> 
     assert leases(cluster) == ["", "", ""]
 
 
+async def test_external_ips_of_another_service_which_kube_vip_never_announces_take_no_lease_away() -> None:
+    cluster = await start_group()
+    cluster.add("internal", namespace="lab", type="ClusterIP", externalIPs=["10.0.0.1"])
+    await cluster.settle()
+    assert leases(cluster) == ["", LEASE, LEASE]
+
+
 async def test_a_lease_of_a_user_is_never_touched() -> None:
     cluster = ServiceCluster(SHARED)
     cluster.add("one", ports=[80], metadata={"annotations": {LEASE_NAME: "mine"}})
