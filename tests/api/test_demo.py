@@ -54,6 +54,7 @@ def count_passed(story: str) -> int:
     return sum(int(found[1]) for found in verdicts if found is not None)
 
 
+@pytest.mark.timeout(STORY_SECONDS + STOP_SECONDS)
 async def test_the_full_demo_passes_all_its_checks() -> None:
     async with demo("--full") as process, asyncio.timeout(STORY_SECONDS):
         story = (await process.communicate())[0].decode()
