@@ -416,13 +416,35 @@ class ServiceCluster:
     def _keys(self) -> Json:
         return (self.memory.objects.get(CONFIG_MAP) or {}).get("data") or {}
 
-    def _shares(self, scope: str) -> bool:
-        text = self._keys.get(f"allow-share-{scope}", self._keys.get("allow-share-global", ""))
-        return text in {"1", "t", "T", "true", "TRUE", "True"}
+    def _shares(self, seen: Seen) -> bool:
+        allowed = self._keys.get(f"allow-pool-{seen.pool}", seen.pool or "").replace(",", " ").split()
+        # The consent of a closed pool is that of others.
+        is_open = bool({"*", seen.namespace} & {*allowed})
+        scopes = [seen.pool] if is_open else [seen.namespace, self._serving(seen.namespace)]
+        texts = [self._keys.get(f"allow-share-{scope}") for scope in (*scopes, "global")]
+        return next((each for each in texts if each is not None), "") in {
+            "1",
+            "t",
+            "T",
+            "true",
+            "TRUE",
+            "True",
+        }
 
     def _scope_of(self, seen: Seen) -> str:
-        has_own = {f"cidr-{seen.namespace}", f"range-{seen.namespace}"} & self._keys.keys()
-        return seen.pool if seen.pool is not None else seen.namespace if has_own else "global"
+        return seen.pool if seen.pool is not None else self._serving(seen.namespace)
+
+    def _serving(self, namespace: str) -> str:
+        """Return the scope of the pool that serves a namespace: its own, or the first that names it."""
+        named = sorted(
+            key.removeprefix("namespaces-")
+            for key, text in self._keys.items()
+            if key.startswith("namespaces-") and namespace in text.replace(",", " ").split()
+        )
+        with_pool = (
+            each for each in (namespace, *named) if {f"cidr-{each}", f"range-{each}"} & self._keys.keys()
+        )
+        return next(with_pool, "global")
 
     def _judge(self, commit: Commit) -> None:
         if commit.key[0] == SERVICES:

@@ -68,9 +68,9 @@ def see(service: Json) -> Seen:
 
 @dataclass(slots=True, kw_only=True)
 class Judge:
-    """Takes in one revision after another. `shares` tells whether a pool allows sharing, by its name or namespace."""
+    """Takes in one revision after another. `shares` tells whether a Service without a group may share."""
 
-    shares: Callable[[str], bool]
+    shares: Callable[[Seen], bool]
     scope_of: Callable[[Seen], str] = field(default=lambda seen: seen.pool or seen.namespace)
     """Whose pool serves a Service: two of a group share in one pool."""
     may_have: Callable[[Seen, str], bool] = field(default=lambda _seen, _address: True)
@@ -135,7 +135,7 @@ class Judge:
         return any(self._could_share(one, each, address) for each in known)
 
     def _could_share(self, one: Seen, other: Seen, address: str) -> bool:
-        consent = self.shares(one.pool or one.namespace) and self.shares(other.pool or other.namespace)
+        consent = self.shares(one) and self.shares(other)
         if one.group or other.group:
             consent = self._group_of(one) == self._group_of(other)
         return consent and ":" not in address and bool(one.ports) and one.ports.isdisjoint(other.ports)

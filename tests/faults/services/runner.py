@@ -105,7 +105,7 @@ async def _lacking(lane: Lane) -> list[str]:
 
 async def _judge(lane: Lane, people: People, result: Result) -> None:
     await lane.catch_up()
-    judge = Judge(shares=SHARING.__contains__, by_people=people.by_people)
+    judge = Judge(shares=lambda seen: seen.namespace in SHARING, by_people=people.by_people)
     for event in lane.history:
         judge.take(event["type"], event["object"])
     result.violations += judge.violations
