@@ -59,6 +59,11 @@ class Member:
     """That of its cluster, by which all others follow."""
 
     @property
+    def rank(self) -> tuple[bool, str]:
+        """What it is admitted by, the smallest first: those with the label, then by name."""
+        return not self.is_canary, self.name
+
+    @property
     def is_eligible(self) -> bool:
         """Whether it is not paused, has a floating IP, and was ready in Rancher's eyes once."""
         return not self.hindrance

@@ -91,7 +91,7 @@ def describe_parts(
     """
     *_, pending = find_limit(fleet, find_affected(fleet), progress, settings)
     found = {}
-    for guest_id in sorted(fleet, key=lambda each: (not fleet[each].is_canary, fleet[each].name, each)):
+    for guest_id in sorted(fleet, key=lambda each: (fleet[each].rank, each)):
         member, state = fleet[guest_id], progress.states[guest_id]
         status, known = state.status, before.get(guest_id)
         stays = known if known is not None and known.status is status else None

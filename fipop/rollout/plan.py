@@ -474,7 +474,7 @@ def find_limit(
     proven, tested = find_proven(fleet, affected, progress)
     pending = list_guests(progress, RolloutStatus.PENDING)
     under_way = list_guests(progress, RolloutStatus.PROGRESSING)
-    pending.sort(key=lambda each: (not fleet[each].is_canary, fleet[each].name, each))
+    pending.sort(key=lambda each: (fleet[each].rank, each))
     first = _choose_canaries(fleet, pending, tested | _find_entries(fleet, under_way))
     canaries = _count_canaries(fleet, settings)
     most, are_canaries = max(canaries, len(proven)), len(proven) < canaries
