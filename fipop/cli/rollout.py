@@ -30,12 +30,12 @@ from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.report.findings import STOP_ADVICE
 from fipop.report.reading import SnapshotReader, read_snapshot
-from fipop.report.rendering import age, count_of, table
+from fipop.report.rendering import age, count_of, moment, table
 from fipop.report.snapshot import Snapshot
 from fipop.report.values import preview_change
 from fipop.rollout.member import RolloutStatus
 from fipop.rollout.parts import Part, Parts
-from fipop.rollout.plan import Phase, Rollout, count
+from fipop.rollout.plan import Phase, Rollout, count, describe_change
 from fipop.rollout.targets import asks_for, build_stable_options
 
 _RETRY_SECONDS = 30.0
@@ -87,15 +87,16 @@ def status(*, reading: ReadingOptions, all_each: bool, is_watched: bool) -> None
 
 def _has_ended(snapshot: Snapshot) -> bool:
     state = snapshot.installation.rollout
-    return state is None or state.phase is not Phase.PROGRESSING
+    # What has ended waits for nothing, unless the options ask for another target.
+    return state is None or not (state.phase is Phase.PROGRESSING or snapshot.installation.rollout_waits)
 
 
 def _describe_parts(snapshot: Snapshot) -> dict[str, str]:
-    parts = snapshot.installation.rollout_parts
-    return {
-        snapshot.show_guest(each) if snapshot.cluster_of(each) else each: str(part)
-        for each, part in parts.items()
-    }
+    parts, state = snapshot.installation.rollout_parts, snapshot.installation.rollout
+    found = {"Rollout": f"{describe_change(state)}, {state.phase.value}"} if state is not None else {}
+    for each, part in parts.items():
+        found[snapshot.show_guest(each) if snapshot.cluster_of(each) else each] = str(part)
+    return found
 
 
 def _choose_shown(parts: Parts) -> Parts:
@@ -127,7 +128,7 @@ def _lines(snapshot: Snapshot, shown: Mapping[str, int]) -> Iterator[str]:
     yield describe_rollout(installation)
     if state.reason:
         yield f"Stopped: {state.reason}. {STOP_ADVICE}."
-    elif installation.rollout_waits:
+    if installation.rollout_waits:
         yield f"Waits: {installation.rollout_waits}"
     if state.stable is not None and not state.is_stable:
         yield "To go back to the stable target, run fipop rollout undo."
@@ -196,7 +197,8 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
             options = build_stable_options(state, settings)
             preview = preview_change(json.dumps({"data": options}), snapshot)
             *lines, _ = describe_preview(preview)
-            undone = f"This undoes the change to target {state.target.name}, the newest one."
+            began = f", which began at {moment(state.began)}" if state.began else ""
+            undone = f"This undoes the newest change, to target {state.target.name}{began}."
             click.echo("\n".join((table(CHANGES, list_changes(preview)), *lines, undone)))
             if dry_run:
                 return "Nothing was written. After fipop rollout undo, fipop rollout status --watch waits for the end."

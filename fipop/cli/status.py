@@ -26,7 +26,7 @@ from fipop.cli.reading import (
 from fipop.report.findings import summarize
 from fipop.report.fleet import FloatingIPReport
 from fipop.report.ranges import RangeReport
-from fipop.report.rendering import age, table
+from fipop.report.rendering import age, moment, table
 from fipop.report.snapshot import Installation
 from fipop.report.status import Counts, StatusReport, report_status
 from fipop.rollout.plan import describe_change
@@ -110,7 +110,8 @@ def describe_rollout(found: Installation) -> str:
     assert found.rollout is not None
     paused = ", paused" if found.rollout_paused else ""
     guests = [f"{number} {standing}" for standing, number in found.rollout_guests.items() if number]
-    return ", ".join([describe_change(found.rollout), f"{found.rollout.phase.value}{paused}", *guests])
+    began = f", began {moment(found.rollout.began)}" if found.rollout.began else ""
+    return ", ".join([describe_change(found.rollout), f"{found.rollout.phase.value}{paused}{began}", *guests])
 
 
 def _operator(found: StatusReport) -> str:

@@ -41,6 +41,7 @@ from fipop.report.snapshot import (
 )
 from fipop.rollout.kept import parse_rollout
 from fipop.rollout.parts import parse_parts
+from fipop.rollout.targets import describe_news
 from fipop.settings.options import NOTHING_KNOWN, find_unknown, parse_settings, warnings
 
 T = TypeVar("T")
@@ -152,6 +153,9 @@ class SnapshotReader:
         texts = read_texts(config or {})
         # As an operator that starts now: it knows no last good value.
         settings, bad = parse_settings(texts, NOTHING_KNOWN)
+        state = parse_rollout(kept)
+        parts = parse_parts(kept.get("guests", ""))
+        news = describe_news(settings, state) if config is not None and parts and not bad else ""
         revisions = (revision_of(crd) if crd is not None else None for crd in crds)
         schemas = dict(zip(SCHEMA_REVISIONS, revisions, strict=True))
         leader_namespace = next(filter(None, (read_leader_namespace(crd or {}) for crd in crds)), "")
@@ -167,9 +171,9 @@ class SnapshotReader:
             settings=settings,
             bad_options=bad,
             unwise_options=(*warnings(settings), *find_unknown(texts), *find_binary(config or {})),
-            rollout=parse_rollout(kept),
-            rollout_parts=parse_parts(kept.get("guests", "")),
-            rollout_waits=as_text(kept.get("waits")),
+            rollout=state,
+            rollout_parts=parts,
+            rollout_waits=f"{news} {as_text(kept.get('waits'))}".strip(),
         )
 
 

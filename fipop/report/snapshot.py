@@ -132,6 +132,7 @@ class Installation:
         return {
             "target": state.target.name,
             "change": describe_change(state),
+            "began": state.began,
             "charts": {role.value: chart.version for role, chart in state.target.charts.items()},
             "stable": state.stable.name if state.stable is not None else "",
             "phase": state.phase,

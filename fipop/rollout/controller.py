@@ -142,7 +142,8 @@ class RolloutController:
                 return
             target, orders, problem = rollout.target, rollout.orders, error
         if rollout is None or rollout.target.name != target.name:
-            rollout, progress = begin(rollout, target), Progress(since=loop_time(), began_here=True)
+            began = self.store.client.server_now().replace(microsecond=0)
+            rollout, progress = begin(rollout, target, began), Progress(since=loop_time(), began_here=True)
         elif rollout.target.charts != target.charts:
             # The same archives, from another source.
             stable = target if rollout.is_stable else rollout.stable

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fipop.api import names
+from fipop.api.codec import format_time, parse_time
 from fipop.errors import FipopError, NotFoundError
 from fipop.helm.charts import parse_target, render_target
 from fipop.jsons import Json
@@ -73,6 +74,7 @@ def render_rollout(rollout: Rollout, parts: Parts, waits: str) -> dict[str, str]
         "takesUnready": rollout.takes_unready,
         "retried": rollout.retried,
         "orders": rollout.orders,
+        "began": format_time(rollout.began) if rollout.began is not None else "",
     }
     return {
         "rollout": json.dumps(facts),
@@ -101,6 +103,7 @@ def parse_rollout(data: Mapping[str, str]) -> Rollout | None:
                 takes_unready=facts["takesUnready"] is True,
                 retried=str(facts["retried"]),
                 orders={str(role): str(order) for role, order in facts["orders"].items()},
+                began=parse_time(facts.get("began")),
             )
         )
     except (ValueError, TypeError, AttributeError, LookupError):

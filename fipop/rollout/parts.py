@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import ceil
 
 from fipop.api import names
 from fipop.api.codec import format_time, parse_time
@@ -68,7 +69,7 @@ class Part:
 
 
 Parts = Mapping[str, Part]
-"""By guest cluster: first those that failed or are under way, then those that wait, in the order of admission."""
+"""By guest cluster: those that failed, canaries, those under way, those that wait in the order of admission, others."""
 _ORDER = (
     *(RolloutStatus.FAILED, RolloutStatus.PROGRESSING, RolloutStatus.PENDING),
     *(RolloutStatus.SKIPPED, RolloutStatus.SUCCEEDED),
@@ -118,7 +119,11 @@ def describe_parts(
             reason=clean(sentence(reason), _LONGEST_REASON),
             ready_since=ready_since,
         )
-    return dict(sorted(found.items(), key=lambda each: _ORDER.index(each[1].status)))
+    return dict(sorted(found.items(), key=lambda each: _rank(each[1])))
+
+
+def _rank(part: Part) -> tuple[bool, int]:
+    return not (part.is_canary or part.status is RolloutStatus.FAILED), _ORDER.index(part.status)
 
 
 def describe_wait(
@@ -150,7 +155,7 @@ def describe_wait(
     if pending:
         first = "when the canaries have succeeded" if are_canaries else "when one of those has succeeded"
         limits = f"At most {limit} can be under way at a time. The next guest cluster is admitted {first}."
-        return f"{limits} {failures}"
+        return f"{limits} {_describe_duration(len(pending), len(fleet), settings)} {failures}"
     if under_way:
         return f"No guest cluster is left to admit. It waits for those that are under way. {failures}"
     if not settings.kubevip_update and any(each.drifts for each in fleet.values()):
@@ -160,6 +165,13 @@ def describe_wait(
         f"No guest cluster can be admitted, and the target has succeeded in {succeeded}. It completes when it has "
         "succeeded in more than cannot be reached."
     )
+
+
+def _describe_duration(waiting: int, guests: int, settings: Settings) -> str:
+    """Return how long who waits takes at least: each has to be ready for a while before another one takes its place."""
+    at_once = max(1, settings.kubevip_rollout_max_concurrency.of(guests))
+    minutes = ceil(ceil(waiting / at_once) * settings.kubevip_rollout_min_success_seconds / 60)
+    return f"All that wait take at least {minutes} min (kubevipRolloutMinSuccessTime)."
 
 
 def _find_ready_since(member: Member, known: Part | None, now: datetime, at: float) -> datetime | None:
@@ -214,7 +226,12 @@ def _describe_skip(member: Member, settings: Settings) -> str:
             return _describe_lock(each)
     if not settings.kubevip_update:
         return "kubevipUpdate is false: its releases stay as they are"
-    return _find_problem(member) or "fipop gives it the stable target first"
+    problem = _find_problem(member)
+    return (
+        f"it is not ready, for another cause: {problem}"
+        if problem
+        else "fipop gives it the stable target first"
+    )
 
 
 def _describe_lock(release: Release) -> str:

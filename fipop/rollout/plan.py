@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -54,6 +55,8 @@ class Rollout:
     """The annotation that was acted upon."""
     orders: Mapping[str, str] = field(default_factory=dict)
     """By role, which chart the options asked for. The version is looked up again if this changes."""
+    began: datetime | None = None
+    """When its target was taken up, for people."""
 
     @property
     def is_stable(self) -> bool:
@@ -147,10 +150,10 @@ class ReleaseGoal:
         return "RolloutPending" if waits else self.reason
 
 
-def begin(before: Rollout | None, target: Target) -> Rollout:
+def begin(before: Rollout | None, target: Target, began: datetime | None = None) -> Rollout:
     """Start the rollout of another target."""
     if before is None:
-        return Rollout(target=target)
+        return Rollout(target=target, began=began)
     left = () if before.is_stable else (before.target.name,)
     unproven = tuple(each for each in (*before.unproven, *left) if each != target.name)
     return Rollout(
@@ -158,6 +161,7 @@ def begin(before: Rollout | None, target: Target) -> Rollout:
         stable=before.stable,
         unproven=unproven[-_REMEMBERED:],
         retried=before.retried,
+        began=began,
     )
 
 
@@ -540,7 +544,7 @@ def _list(names: list[str]) -> str:
 
 
 def describe_change(rollout: Rollout) -> str:
-    """Return the versions of the charts of a target, and how it differs from the stable one."""
+    """Return the versions of the charts of a target, how it differs from the stable one, or that it goes back there."""
     target, stable = rollout.target, rollout.stable or rollout.target
     found = []
     for role, chart in target.charts.items():
@@ -548,4 +552,5 @@ def describe_change(rollout: Rollout) -> str:
         former = f"{version} → " if version != chart.version else ""
         found.append(f"{role.value} {former}{chart.version}")
     differs = stable.name != target.name and stable.charts == target.charts
-    return ", ".join(found) + (" with other values" if differs else "")
+    back = "back to " if rollout.is_stable and rollout.phase is not Phase.COMPLETED else ""
+    return back + ", ".join(found) + (" with other values" if differs else "")

@@ -56,6 +56,13 @@ def asks_for(settings: Settings, rollout: Rollout) -> bool:
     )
 
 
+def describe_news(settings: Settings, rollout: Rollout | None) -> str:
+    """Return that options ask for another target than that of the rollout, as a sentence; "" if they do not."""
+    if rollout is None or asks_for(settings, rollout):
+        return ""
+    return "The options ask for another target, which fipop has not taken up yet."
+
+
 def _same_text(first: object, second: object) -> bool:
     """Return whether values are the same once they are kept as JSON, which has fewer types than YAML."""
     texts = {json.dumps(each, sort_keys=True, default=dict) for each in (first, second)}

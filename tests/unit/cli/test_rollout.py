@@ -1,5 +1,6 @@
 """`fipop rollout`: what it shows, what it writes with the rights of the user, and how it ends."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,8 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from fipop.cli.main import main
+from fipop.cli.rollout import _has_ended
 from fipop.helm.charts import Target, wanted_charts, wanted_overrides, wanted_values
 from fipop.kube.client import KubeClient
+from fipop.report.reading import read_snapshot
 from fipop.rollout.kept import render_rollout
 from fipop.rollout.member import RolloutStatus
 from fipop.rollout.parts import Part
@@ -148,10 +151,45 @@ def test_status_says_what_the_rollout_waits_for_and_how_to_go_back(
         waits="At most 2 can be under way at a time.",
     )
     result = run("status")
-    assert (result.exit_code, "Waits: At most 2 can be under way at a time." in result.stdout) == (0, True)
+    assert (result.exit_code, "At most 2 can be under way at a time." in result.stdout) == (0, True)
     assert "run fipop rollout undo." in result.stdout
     show(link, Rollout(target=TARGET, stable=TARGET, phase=Phase.COMPLETED))
     assert "undo" not in run("status").stdout
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_until_a_change_of_the_options_is_taken_up_status_says_so_and_watch_goes_on(
+    run: Callable[..., Any], link: Link, phase: Phase
+) -> None:
+    news = "Waits: The options ask for another target, which fipop has not taken up yet."
+    rollout = replace(roll_out(link, {}, CHANGES["version"]), phase=phase)
+    show(link, rollout)
+    assert news not in run("status").stdout
+    link.server.put(CONFIG, config_map("kube-fip-config", {"kubevipChartVersion": "0.12.0"}))
+    assert news in run("status").stdout
+
+    async def read(client: KubeClient) -> Any:
+        return await read_snapshot(client, namespace="kube-fip")
+
+    found = asyncio.run(read(KubeClient(link)))
+    assert not _has_ended(found)
+    link.server.put(CONFIG, config_map("kube-fip-config", CHANGES["version"]))
+    assert _has_ended(asyncio.run(read(KubeClient(link)))) == (phase is not Phase.PROGRESSING)
+
+
+def test_status_and_undo_say_when_the_rollout_began_and_whether_it_goes_back(
+    run: Callable[..., Any], link: Link
+) -> None:
+    rollout = replace(roll_out(link, {}, CHANGES["version"]), began=SINCE)
+    show(link, rollout)
+    assert "Progressing, began 2025-12-31 23:56:00Z, " in run("status").stdout
+    assert json.loads(run("status", "-o", "json").stdout)["began"] == "2025-12-31T23:56:00Z"
+    undone = f"This undoes the newest change, to target {rollout.target.name}, which began at 2025-12-31 23:56:00Z."
+    assert undone in run("undo", "--dry-run").stdout
+    show(link, replace(rollout, stable=rollout.target))
+    assert "\nback to kube-vip 0.11.0, " in run("status").stdout
+    show(link, replace(rollout, stable=rollout.target, phase=Phase.COMPLETED))
+    assert "\nkube-vip 0.11.0, " in run("status").stdout
 
 
 def test_a_change_of_values_alone_does_not_look_like_the_stable_target(

@@ -46,6 +46,7 @@ def test_a_rollout_is_watched_to_its_end(
     assert lines == (
         [
             *("demo: succeeded. Why succeeded.", "c-m-1: progressing. Why progressing."),
+            "Rollout: kube-vip 2.0.0 → 1.0.0, kube-vip-cloud-provider 2.0.0 → 1.0.0, Completed",
             "c-m-1: succeeded. Why succeeded.",
         ]
         if is_terminal
