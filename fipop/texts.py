@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 LONGEST_WORD = 63
 """The longest name, version or status that is shown: that of a label."""
@@ -66,6 +66,12 @@ def _is_alike(name: str, known: str) -> bool:
         return False
     shorter = [{text, *(text[:at] + text[at + 1 :] for at in range(len(text)))} for text in (name, known)]
     return not shorter[0].isdisjoint(shorter[1])
+
+
+def list_some(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first `most` names, and how many more there are: "a, b and 3 more"."""
+    shown = separator.join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def count_text(number: int) -> str:

@@ -26,6 +26,9 @@ from fipop.report.snapshot import Kind, Snapshot
 from fipop.report.values import Preview, build_order, preview_change, trace_values
 from fipop.rollout.targets import build_stable_options, render_patch
 from fipop.settings.yaml import RefusedError
+from fipop.texts import list_some
+
+_MOST_NAMED = 10
 
 CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
 
@@ -90,10 +93,8 @@ def _show_stable(reading: ReadingOptions, snapshot: Snapshot) -> None:
 def list_changes(found: Preview) -> Iterator[tuple[str, ...]]:
     """Yield a row for each key that changes."""
     for each in found.changes:
-        first, *others = each.clusters
-        where = f"{first} and {len(others)} more" if others else first
         for one in each.keys:
-            yield where, one.chart, one.key, _show(one.before), _show(one.after)
+            yield list_some(each.clusters, 1), one.chart, one.key, _show(one.before), _show(one.after)
 
 
 def describe_preview(found: Preview) -> Iterator[str]:
@@ -102,7 +103,7 @@ def describe_preview(found: Preview) -> Iterator[str]:
     groups += [("fipop begins to install in ", found.joining), ("fipop no longer changes ", found.leaving)]
     for what, clusters in groups:
         if clusters:
-            yield f"{what}{count_of(len(clusters), 'guest cluster')}: {', '.join(clusters)}"
+            yield f"{what}{count_of(len(clusters), 'guest cluster')}: {list_some(clusters, _MOST_NAMED)}"
     if not (found.changes or found.joining or found.leaving):
         yield "No guest cluster changes."
     elif found.changes and found.keeps_releases:

@@ -30,7 +30,7 @@ from fipop.api.service import Service, split_classes
 from fipop.guests.in_use import find_in_use
 from fipop.ipam.addresses import Address, Family, FamilyPolicy
 from fipop.jsons import as_list, as_mapping, as_text
-from fipop.texts import read_name
+from fipop.texts import list_some, read_name
 
 WAIT = timedelta(seconds=5)
 """How long a Service has no address until it counts as waiting: its provider may be about to serve it."""
@@ -150,11 +150,10 @@ def judge_demand(given: DemandInput, plan: DemandPlan, range_name: str) -> Condi
     """Return whether all Services that wait have a floating IP, or get one."""
     if plan.unserved:
         services = [str(each.service) for each in plan.unserved]
-        more = f" and {len(services) - MOST_NAMED} more" if len(services) > MOST_NAMED else ""
         message = (
             f'Range "{range_name}" allows guest cluster "{given.cluster}" no more FloatingIPs ({plan.limit}); '
             f"{len(given.former)} of its addresses are in quarantine. Services wait: "
-            f"{', '.join(services[:MOST_NAMED])}{more}. Delete unused Services, or raise {plan.limit}."
+            f"{list_some(services, MOST_NAMED)}. Delete unused Services, or raise {plan.limit}."
         )
         return ConditionContent(verdict=Verdict.FALSE, reason="LimitReached", message=message)
     for each in given.floating_ips:

@@ -9,7 +9,15 @@ from datetime import datetime
 from fipop.api.codec import parse_time
 from fipop.api.names import GUEST_CONFIG_MAP, parse_go_bool
 from fipop.jsons import Json, JsonView, as_list, as_mapping
-from fipop.texts import LONGEST_WORD, clean, is_namespace, is_object_name, is_release_name, read_version
+from fipop.texts import (
+    LONGEST_WORD,
+    clean,
+    is_namespace,
+    is_object_name,
+    is_release_name,
+    list_some,
+    read_version,
+)
 
 PARKED_LABEL = "node-role.kubernetes.io/harvester-kube-vip-disabled"
 """A node selector that no node has, as kube-fip-operator sets it: a guest cluster that it parked is parked."""
@@ -155,8 +163,7 @@ def describe(workloads: Iterable[Workload]) -> str:
     if not mine:
         return "the release has no workload in this guest cluster"
     unready = [_describe(each) for each in mine if not each.is_ready]
-    more = [f"and {len(unready) - _NAMED} more"] if len(unready) > _NAMED else []
-    return "; ".join(unready[:_NAMED] + more)
+    return list_some(unready, _NAMED, "; ")
 
 
 def _describe(workload: Workload) -> str:

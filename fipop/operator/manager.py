@@ -73,6 +73,7 @@ from fipop.runtime.queues import (
 from fipop.runtime.store import Change
 from fipop.runtime.workqueue import Handler, Priority, RetryAfter, WorkQueue
 from fipop.settings.options import Settings
+from fipop.texts import list_some
 
 logger = logging.getLogger(__name__)
 
@@ -345,9 +346,7 @@ class Manager:
         found = sorted(self.gate.blocking)
         if not found:
             return ""
-        more = f" and {len(found) - MAX_WAITS} more" if len(found) > MAX_WAITS else ""
-        shown = ", ".join(found[:MAX_WAITS])
-        return f"No new addresses are assigned until these report theirs: {shown}{more}."
+        return f"No new addresses are assigned until these report theirs: {list_some(found, MAX_WAITS)}."
 
     def _describe_problems(self) -> str:
         """Return what is wrong with the links of guest clusters, as the Lease has it; "" if nothing is known."""

@@ -18,6 +18,7 @@ from fipop.helm.releases import Release
 from fipop.rollout.member import Fleet, Member, RolloutStatus
 from fipop.settings.options import Settings
 from fipop.settings.values import FailureStrategy, RolloutType
+from fipop.texts import list_some
 
 _NAMED = 5
 """The most guest clusters, and the most overrides, that the reason of a stop names."""
@@ -532,15 +533,10 @@ def _describe_failures(
     failed: Iterable[str], size: int, succeeded: int, untested: Iterable[str], tolerated: int
 ) -> str:
     names, entries = sorted(failed), sorted({each.rpartition("/")[0] for each in untested})
-    where = f"{len(names)} of {size} guest clusters ({_list(names)})"
-    of_entries = f"; no guest cluster of override {_list(entries)} succeeded" if entries else ""
+    where = f"{len(names)} of {size} guest clusters ({list_some(names, _NAMED)})"
+    of_entries = f"; no guest cluster of override {list_some(entries, _NAMED)} succeeded" if entries else ""
     limit = f"; {tolerated} of these failures are tolerated" if tolerated else ""
     return f"the target failed in {where} and succeeded in {succeeded}{of_entries}{limit}"
-
-
-def _list(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def describe_change(rollout: Rollout) -> str:

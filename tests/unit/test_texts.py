@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fipop.texts import clean, is_namespace, is_object_name, is_release_name, sentence
+from fipop.texts import clean, is_namespace, is_object_name, is_release_name, list_some, sentence
 
 
 @given(st.text(), st.integers(min_value=1, max_value=50))
@@ -99,3 +99,10 @@ def test_each_kind_of_name_has_its_length() -> None:
     assert is_object_name("a" * 253)
     assert is_release_name("a" * 53)
     assert not is_release_name("a" * 54)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, ""), (1, "a"), (2, "a, b"), (3, "a, b and 1 more"), (5, "a, b and 3 more")]
+)
+def test_of_many_names_some_are_shown_and_the_others_counted(number: int, shown: str) -> None:
+    assert list_some("abcde"[:number], 2) == shown
