@@ -43,6 +43,7 @@ class Gate:
     inventory: Inventory
     is_open: bool = False
     awaited: set[str] = field(default_factory=set)
+    """Those that are read before it opens."""
     untried: set[str] = field(default_factory=set)
     """Those of which the last leader knew what they use, until this process has tried to read each."""
     _unbegun: set[str] = field(default_factory=set)
@@ -73,14 +74,12 @@ class Gate:
     @property
     def waiting(self) -> frozenset[str]:
         """The guest clusters for which new addresses wait."""
-        return frozenset(self._late if self.is_open else self.awaited | self._late)
+        return frozenset(self.awaited | self._late)
 
     @property
     def blocking(self) -> frozenset[str]:
         """The guest clusters for which all new addresses wait."""
-        return frozenset(
-            (set() if self.is_open else self.awaited) | (self.untried if self._is_outdated else set())
-        )
+        return frozenset(self.awaited | (self.untried if self._is_outdated else set()))
 
     @property
     def has_tried_all(self) -> bool:
@@ -189,6 +188,7 @@ class Gate:
             is_over = not self._unbegun and loop_time() - max(self._begun_at, self._read_at) >= GATE_SECONDS
         if is_over or not self.awaited:
             self.is_open = True
+            self.awaited.clear()
             self._add(GateEvent.OPENED)
 
     def _add(self, event: GateEvent) -> None:

@@ -149,6 +149,27 @@ FAULTS = (
         test=f"{HANDOVER}a_guest_cluster_that_came_in_the_gap_is_waited_for",
     ),
     Fault(
+        "the-clocks-of-rancher-and-the-api-server-agree",
+        f"{ADDRESSES}/handover.py",
+        "since < at - CLOCKS",
+        "since < at",
+        test=f"{HANDOVER}a_guest_cluster_that_connected_in_the_gap_by_a_clock_that_is_behind_is_waited_for",
+    ),
+    Fault(
+        "one-that-is-imported-in-the-gap-is-new",
+        f"{ADDRESSES}/handover.py",
+        "each.created > at and not each.is_imported",
+        "each.created > at",
+        test=f"{HANDOVER}a_guest_cluster_that_came_in_the_gap_is_waited_for",
+    ),
+    Fault(
+        "one-that-is-new-since-is-waited-for",
+        f"{ADDRESSES}/handover.py",
+        "        if all(each.created > at and not each.is_imported for each in clusters):\n            return True\n",
+        "",
+        test=f"{HANDOVER}a_guest_cluster_that_is_new_in_the_gap_is_not_waited_for",
+    ),
+    Fault(
         "a-range-may-change-in-the-gap",
         f"{ADDRESSES}/handover.py",
         "return note.ranges == digest_ranges(ranges) and all(map(tells_all, ranges))",
@@ -177,6 +198,20 @@ FAULTS = (
         test=f"{HANDOVER}a_status_that_cannot_be_written_is_relied_on_by_no_leader",
     ),
     Fault(
+        "what-waits-to-be-written-stands-in-a-status",
+        f"{ADDRESSES}/ranges.py",
+        "if has_tried_all and seconds == RECOUNT_SECONDS:",
+        "if has_tried_all:",
+        test=f"{HANDOVER}what_waits_to_be_written_is_relied_on_by_no_leader",
+    ),
+    Fault(
+        "what-is-known-changes-with-each-count",
+        f"{ADDRESSES}/handover.py",
+        "NOTE_SECONDS = 30.0",
+        "NOTE_SECONDS = 0.0",
+        test=f"{HANDOVER}what_is_known_changes_every_thirty_seconds_in_a_busy_fleet_too",
+    ),
+    Fault(
         "any-number-of-guest-clusters-is-waited-for",
         f"{ADDRESSES}/handover.py",
         '        if len(note.waits) > MAX_WAITS:\n            return ""\n',
@@ -203,6 +238,21 @@ FAULTS = (
         " and self._read_at is not None",
         "",
         test=f"{HANDOVER}a_series_of_restarts_while_rancher_is_away_does_not_make_old_knowledge_young",
+    ),
+    Fault(
+        "a-reading-that-was-broken-off-is-a-try",
+        "fipop/guests/visits.py",
+        "            except Exception:\n                self.gate.note_tried(guest_id)\n",
+        "            except BaseException:\n                self.gate.note_tried(guest_id)\n",
+        test=f"{HANDOVER}a_leader_that_is_stopped_while_it_reads_passes_on_what_it_found",
+    ),
+    Fault(
+        "who-did-not-answer-before-the-gate-opened-comes-first-for-good",
+        f"{ADDRESSES}/gate.py",
+        "            self.awaited.clear()\n",
+        "",
+        test="test_start.py::"
+        "test_a_guest_cluster_that_did_not_answer_before_the_gate_opened_is_visited_like_any_other_then",
     ),
     Fault(
         "a-lease-that-changed-is-trusted",

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -186,6 +186,31 @@ async def test_a_guest_cluster_for_which_the_last_leader_waited_and_that_hangs_d
     assert fleet.addresses(A) == [X]
 
 
+async def test_a_guest_cluster_that_connected_in_the_gap_by_a_clock_that_is_behind_is_waited_for() -> None:
+    fleet = build(A)
+    fleet.add_guest(B, connected=False)
+    fleet.guests[B].add_service(X)
+    fleet.guests[B].seconds = SLOW_SECONDS
+    await begin(fleet)
+
+    def gap() -> None:
+        fleet.connect(B)
+        found = fleet.memory.objects["clusters", "", B]
+        at = (datetime.fromisoformat(note(fleet)["at"]) - timedelta(seconds=25)).strftime(
+            "%Y-%m-%dT%H:%M:%SZ"
+        )
+        conditions = [each | {"lastUpdateTime": at} for each in found["status"]["conditions"]]
+        fleet.memory.put(
+            ("clusters", "", B), {**found, "status": {**found["status"], "conditions": conditions}}
+        )
+        fleet.ask(A)
+
+    await hand_over(fleet, gap)
+    assert fleet.addresses(A) == []
+    await fleet.pass_time(GATE_SECONDS)
+    assert fleet.addresses(A) == [Y]
+
+
 def connect(fleet: Fleet) -> None:
     fleet.connect(B)
 
@@ -203,6 +228,7 @@ async def test_a_guest_cluster_that_came_in_the_gap_is_waited_for(come: Callable
     guest.add_service(X)
     guest.seconds = SLOW_SECONDS
     await begin(fleet)
+    await fleet.pass_time(5)
 
     def gap() -> None:
         come(fleet)
@@ -344,6 +370,27 @@ async def test_a_status_that_cannot_be_written_is_relied_on_by_no_leader() -> No
     assert fleet.addresses(A) == [Y]
 
 
+async def test_what_waits_to_be_written_is_relied_on_by_no_leader() -> None:
+    """A use that is found right after another one is written 10 s after it."""
+    fleet = build(A, B)
+    fleet.set_options(operateGuestClusterInterval="30")
+    await begin(fleet)
+    fleet.guests[B].add_service(X)
+    while "reported" not in fleet.range_status():
+        await fleet.pass_time(0.1)
+    fleet.guests[B].add_service(X, "10.0.0.13")
+    fleet.ask(B)  # it is visited
+    await fleet.pass_time(1)
+    found_at = fleet.now.timestamp()
+    for number in range(60):
+        fleet.ask(A, "192.0.2.1", name=f"refused-{number}")  # the ranges are counted
+        await fleet.pass_time(0.5)
+        if fleet.range_status()["reportedCount"] == 2:
+            break
+        assert _timestamp(note(fleet)["at"]) < found_at
+    assert number > 10
+
+
 # Old knowledge
 
 
@@ -376,6 +423,22 @@ async def test_a_series_of_restarts_does_not_make_old_knowledge_young() -> None:
     assert fleet.addresses(A) == []
     await fleet.pass_time(GATE_SECONDS)
     assert fleet.addresses(A) == [Y]
+
+
+@pytest.mark.parametrize("away", ["hanging", "slow"])
+async def test_a_leader_that_is_stopped_while_it_reads_passes_on_what_it_found(away: str) -> None:
+    """A reading that was broken off is no try: two replicas are replaced one after the other."""
+    fleet = await begin(build(A, B, C))
+    fleet.guests[B].hanging, fleet.guests[B].seconds = away == "hanging", 9.0
+    notes = []
+    for _ in range(3):
+        await fleet.start(seconds=1)
+        await hand_over(fleet, seconds=3)
+        notes.append(note(fleet))
+    assert notes == [notes[0]] * 3
+    assert notes[0] is not None
+    await hand_over(fleet, lambda: fleet.ask(A))
+    assert fleet.addresses(A) == [X]
 
 
 async def test_a_series_of_restarts_while_rancher_is_away_does_not_make_old_knowledge_young() -> None:
@@ -492,6 +555,16 @@ async def test_what_is_known_goes_with_renewals_and_changes_every_thirty_seconds
         each.at.timestamp() - _timestamp(found["at"]) for each, found in zip(renewals, notes, strict=True)
     ]
     assert max(ages) <= 95
+
+
+async def test_what_is_known_changes_every_thirty_seconds_in_a_busy_fleet_too() -> None:
+    fleet = await begin(build(A))
+    notes = set()
+    for number in range(120):
+        fleet.ask(A, "192.0.2.1", name=f"refused-{number}")  # the ranges are counted
+        await fleet.pass_time(1)
+        notes.add(note(fleet)["at"])
+    assert len(notes) <= 1 + 120 / 30
 
 
 @pytest.mark.parametrize("gone", [0, 8, 200])

@@ -107,6 +107,20 @@ async def test_a_failed_reading_is_repeated_before_the_gate_opens() -> None:
     assert fleet.addresses(C) == [Y]
 
 
+@pytest.mark.parametrize("fault", [{"status": 502}, {"hanging": True}])
+async def test_a_guest_cluster_that_did_not_answer_before_the_gate_opened_is_visited_like_any_other_then(
+    fault: dict[str, Any],
+) -> None:
+    fleet = build_fleet(B, C)
+    for name, value in fault.items():
+        setattr(fleet.guests[B], name, value)
+    fleet.set_options(operateGuestClusterInterval="600")
+    await fleet.start(seconds=2 * GATE_SECONDS)
+    fleet.sessions.clear()
+    await fleet.pass_time(600)
+    assert 1 <= fleet.sessions[B] <= 2
+
+
 @pytest.mark.parametrize("is_before", [True, False])
 @pytest.mark.parametrize("leave", [Fleet.disconnect, Fleet.remove_guest])
 async def test_a_guest_cluster_that_is_disconnected_or_gone_is_not_waited_for(
