@@ -97,6 +97,8 @@ class Oracle:
     """When a range came, went or was edited last."""
     connected_at: dict[str, float] = field(default_factory=dict)
     """When the connection of each guest cluster last changed."""
+    new_since: dict[str, float] = field(default_factory=dict)
+    """When guest clusters came that fipop takes for new: they have no Services yet (rule "who connects later")."""
     left_at: dict[str, float] = field(default_factory=dict)
     """When imported and custom guest clusters left Rancher."""
     gone: set[str] = field(default_factory=set)
@@ -144,8 +146,8 @@ class Oracle:
 
         A use counts in ranges that can serve the guest cluster, or could when a visit found it (rule "what counts").
         After a start nothing is assigned before the guest clusters that were connected then were read (rule "gate"),
-        but those of which the last leader knew what they use (rule "handover"). What the status of a range showed
-        before is known, too.
+        but those of which the last leader knew what they use, or that are new since (rule "handover"). What the status
+        of a range showed before is known, too.
         """
         decided_at = SENT_AT.get() - IN_FLIGHT_SECONDS
         reading = self._reading(operator, guest_id)
@@ -159,8 +161,10 @@ class Oracle:
             return True
         connected_at = self.connected_at.get(guest_id, -inf)
         handed_over = self.handed_over.get(operator)
-        if handed_over is not None and guest_id not in handed_over.waits and connected_at < handed_over.at:
-            return False
+        if handed_over is not None and guest_id not in handed_over.waits:
+            is_new = self.new_since.get(guest_id, -inf) > handed_over.at
+            if is_new or connected_at < handed_over.at:
+                return False
         was_there = self._is_connected(guest_id) and connected_at < began
         return was_there and SENT_AT.get() < began + GATE_SECONDS
 
@@ -171,10 +175,8 @@ class Oracle:
         plural, _, name = commit.key
         if plural == "leases":
             self.note_lease(commit)
-        if plural == CLUSTERS and not commit.key[1]:
-            before, after = (_connected(each) for each in (commit.before, commit.obj))
-            if before != after:
-                self.connected_at[name] = _now()
+        if plural == CLUSTERS:
+            self._note_cluster(commit)
         if plural == RANGES:
             self._note_shown(name, commit.obj)
             if _spec_of(commit.before) != _spec_of(commit.obj):
@@ -196,6 +198,17 @@ class Oracle:
             self._assigned(commit, commit.obj)
         if OPERATOR.get() and commit.before is not None and not is_held(commit.before):
             self._left_quarantine(commit, commit.before)
+
+    def _note_cluster(self, commit: Commit) -> None:
+        _, workspace, name = commit.key
+        if not workspace:
+            before, after = (_connected(each) for each in (commit.before, commit.obj))
+            if before != after:
+                self.connected_at[name] = _now()
+        elif (
+            commit.before is None and commit.obj is not None and commit.obj["spec"]
+        ):  # an imported one has none
+            self.new_since[commit.obj["status"]["clusterName"]] = _now()
 
     def _let_go(self, guest_id: str, before: Json) -> None:
         """What is deleted fipop made, and no Service uses it, or one only now (rule "letting go")."""
