@@ -64,8 +64,9 @@ async def show(everybody: Fleet, fleet: LocalFleet, simulated: int, real: int) -
     planes = [await fleet.guest(f"walk-{number}", nodes=1) for number in range(real)]
     targets = [SimulatedGuest(latency_seconds=0.01) for _ in range(simulated)]
     await everybody.come_up([*planes, *targets])
-    ids = sorted(each for each, member in everybody.members.items() if member.api is None)
-    failing, paused, dead, away, *canaries = (everybody.members[each] for each in ids[:6])
+    # By name, as they are admitted: one of the first fails.
+    those = [each for each in everybody.members.values() if each.api is None]
+    failing, paused, dead, away, *canaries = sorted(those, key=lambda each: each.guest.name)[:6]
     for member in canaries:
         plan = member.guest.plan
         path = f"{PROVISIONING.format(namespace=plan.namespace)}/{plan.provisioning_name}"
