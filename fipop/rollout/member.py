@@ -152,12 +152,14 @@ class Member:
     @property
     def began_at(self) -> float | None:
         """When helm began with the target, by this leader or by the age of what it made; None if it did not."""
-        # The older release tells the start of helm. What is at the stable target, too, was made in a former rollout.
+        # The older release tells the start of helm. What is at the stable target, too, was made in a former rollout,
+        # but if the target is another one, and the same for it: then its name tells for which of both it was made.
         # What is older than the choice of the labels was made when they were the same before.
+        tells = self.is_unchanged and self.stable is not None and self.stable.name != self.target.name
         ages = [
             each.age_seconds
             for each in self._present
-            if each.made_for == self.target.name and (self.is_unchanged or not each.is_at(self.stable))
+            if each.made_for == self.target.name and (tells or not each.is_at(self.stable))
         ]
         at = self.visited_at or 0.0
         ages = [each for each in ages if at - each >= self.chosen_at]

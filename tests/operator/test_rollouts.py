@@ -402,6 +402,26 @@ async def test_a_bad_change_stops_and_goes_back_whoever_leads(*, is_restarted: b
     assert number_of_runs(fleet) == runs
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_way_back_that_takes_longer_than_the_deadline_fails_nobody(*, is_restarted: bool) -> None:
+    """The deadline begins with helm in each guest cluster, also where one of both releases needs no change."""
+    fleet = await settled(kubevipRolloutMaxConcurrency="1", kubevipRolloutCanaries="1")
+    fleet.set_options(kubevipChartValues=values("v2"))
+    while tags(fleet).count("v2") < len(IDS) - 1:
+        await fleet.pass_time(5)
+    runs = number_of_runs(fleet)
+    fleet.set_options(
+        kubevipChartValues=values("v1"), kubevipRolloutMinSuccessTime="60", kubevipRolloutProgressDeadline="100"
+    )
+    await until_another(fleet)
+    if is_restarted:
+        await fleet.pass_time(70)
+        await fleet.restart(leader_election=False)
+    await until(fleet, "Completed")
+    assert (rollout(fleet)["failed"], tags(fleet)) == ({}, ["v1"] * len(IDS))
+    assert number_of_runs(fleet) - runs == len(IDS) - 1
+
+
 async def test_a_retry_acts_once_for_the_target_that_it_names() -> None:
     fleet = await settled()
     fleet.helm.unready.add("v2")
