@@ -39,6 +39,8 @@ from fipop.texts import clean, sentence, suggest
 
 POLL_SECONDS = 2.0
 """Between two checks while a command waits."""
+_MOST_CHANGES = 10
+"""The most changes between two checks that are shown one by one."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -217,8 +219,9 @@ async def watch(
             found = await read()
         after = describe(found)
         changed = [each for each in {**before, **after} if before.get(each) != after.get(each)]
-        for name in changed if sys.stderr.isatty() else ():
-            text = clean(f"{name}: {after.get(name, 'no longer')}")
+        lines = [clean(f"{name}: {after.get(name, 'no longer')}") for name in changed[:_MOST_CHANGES]]
+        lines += [f"{len(changed) - _MOST_CHANGES} more changes"] if len(changed) > _MOST_CHANGES else []
+        for text in lines if sys.stderr.isatty() else ():
             click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
         before = after
     return found

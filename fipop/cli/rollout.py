@@ -28,14 +28,13 @@ from fipop.errors import ConflictError, FipopError, ForbiddenError, NotFoundErro
 from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
-from fipop.report.findings import STOP_ADVICE
 from fipop.report.reading import SnapshotReader, read_snapshot
 from fipop.report.rendering import age, count_of, moment, table
 from fipop.report.snapshot import Snapshot
 from fipop.report.values import preview_change
 from fipop.rollout.member import RolloutStatus
 from fipop.rollout.parts import Part, Parts
-from fipop.rollout.plan import Phase, Rollout, count, describe_change
+from fipop.rollout.plan import Phase, Rollout, advise_after_stop, count, describe_change
 from fipop.rollout.targets import asks_for, build_stable_options
 
 _RETRY_SECONDS = 30.0
@@ -82,7 +81,8 @@ def status(*, reading: ReadingOptions, all_each: bool, is_watched: bool) -> None
     shown = parts if all_each else _choose_shown(parts)
     rows = (_row(snapshot, each, part) for each, part in shown.items())
     reading.show(fields, _HEADER, rows, _lines(snapshot, count(shown.values())))
-    end(unread, is_wrong=state is not None and state.phase is Phase.STOPPED)
+    is_stopped = state is not None and state.phase is Phase.STOPPED
+    end(unread, is_wrong=is_stopped or snapshot.installation.has_settings is False)
 
 
 def _has_ended(snapshot: Snapshot) -> bool:
@@ -120,6 +120,8 @@ def _lines(snapshot: Snapshot, shown: Mapping[str, int]) -> Iterator[str]:
     installation, state = snapshot.installation, snapshot.installation.rollout
     if state is None:
         yield "There is no rollout: no guest cluster is opted in, or kubevipGuestInstall is off."
+        if installation.has_settings is False:
+            yield f"ConfigMap {names.SETTINGS_CONFIG_MAP} does not exist in namespace {installation.namespace}."
         return
     hidden = {each: number - shown[each] for each, number in installation.rollout_guests.items()}
     more = ", ".join(f"{number} more {each}" for each, number in hidden.items() if number)
@@ -127,7 +129,7 @@ def _lines(snapshot: Snapshot, shown: Mapping[str, int]) -> Iterator[str]:
         yield f"{more}: --all shows them."
     yield describe_rollout(installation)
     if state.reason:
-        yield f"Stopped: {state.reason}. {STOP_ADVICE}."
+        yield f"Stopped: {state.reason}. {advise_after_stop(state)}."
     if installation.rollout_waits:
         yield f"Waits: {installation.rollout_waits}"
     if state.stable is not None and not state.is_stable:
@@ -197,8 +199,8 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
             options = build_stable_options(state, settings)
             preview = preview_change(json.dumps({"data": options}), snapshot)
             *lines, _ = describe_preview(preview)
-            began = f", which began at {moment(state.began)}" if state.began else ""
-            undone = f"This undoes the newest change, to target {state.target.name}{began}."
+            began = f" (the newest one, begun at {moment(state.began)})" if state.began else ""
+            undone = f"Target {state.target.name} is left{began}, for the stable target {state.stable.name}."
             click.echo("\n".join((table(CHANGES, list_changes(preview)), *lines, undone)))
             if dry_run:
                 return "Nothing was written. After fipop rollout undo, fipop rollout status --watch waits for the end."
@@ -208,9 +210,11 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
             except ConflictError:
                 fail("the options were changed meanwhile, and nothing was written. Run the command again")
             _warn_of_gitops(written, ", ".join(options))
+        is_paused = settings.kubevip_rollout_paused
+        starts = "once you run fipop rollout resume" if is_paused else "which starts after some seconds"
         return (
             f"The options ask for the stable target {state.stable.name} again. fipop rolls it out like any other one, "
-            "which starts after some seconds. fipop rollout status --watch waits for the end."
+            f"{starts}. fipop rollout status tells how long that takes. fipop rollout status --watch waits for the end."
         )
 
     click.echo(run_reading(run))

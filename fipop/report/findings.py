@@ -25,7 +25,7 @@ from fipop.report.ranges import NOT_COUNTED, RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
 from fipop.report.values import find_unfitting, list_names
-from fipop.rollout.plan import Phase, describe_change
+from fipop.rollout.plan import Phase, advise_after_stop, describe_change
 from fipop.texts import is_label_value, sentence
 
 PENDING_GRACE = timedelta(minutes=5)
@@ -148,9 +148,6 @@ def _count(first: Finding, number: int) -> Finding:
 
 ALL_GUESTS = "guest clusters"
 BIND_VIEWER = "Bind the ClusterRole fipop-viewer and the Role fipop-viewer to yourself"
-STOP_ADVICE = (
-    "Correct the options, run fipop rollout undo, or repair the guest clusters and run fipop rollout retry"
-)
 _OPERATOR = Subject(section=Section.OPERATOR, kind="Operator", name="fipop")
 
 
@@ -288,7 +285,7 @@ def _judge_rollout(snapshot: Snapshot) -> Iterator[Finding]:
     what = f"the rollout of {describe_change(rollout)}" if rollout is not None else ""
     if rollout is not None and rollout.phase is Phase.STOPPED:
         message = f"{what} stopped: {rollout.reason}"
-        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, STOP_ADVICE)
+        yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, advise_after_stop(rollout))
     if snapshot.installation.rollout_paused:
         message = f"{what} is paused: kubevipRolloutPaused of ConfigMap {names.SETTINGS_CONFIG_MAP} is true"
         yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "fipop rollout resume")

@@ -155,7 +155,10 @@ class SnapshotReader:
         settings, bad = parse_settings(texts, NOTHING_KNOWN)
         state = parse_rollout(kept)
         parts = parse_parts(kept.get("guests", ""))
-        news = describe_news(settings, state) if config is not None and parts and not bad else ""
+        news = ""
+        if config is not None and state is not None and parts and not bad:
+            asked = as_mapping(config["metadata"].get("annotations")).get(names.ANNOTATION_ROLLOUT)
+            news = describe_news(settings, as_text(asked), state)
         revisions = (revision_of(crd) if crd is not None else None for crd in crds)
         schemas = dict(zip(SCHEMA_REVISIONS, revisions, strict=True))
         leader_namespace = next(filter(None, (read_leader_namespace(crd or {}) for crd in crds)), "")
@@ -173,7 +176,7 @@ class SnapshotReader:
             unwise_options=(*warnings(settings), *find_unknown(texts), *find_binary(config or {})),
             rollout=state,
             rollout_parts=parts,
-            rollout_waits=f"{news} {as_text(kept.get('waits'))}".strip(),
+            rollout_waits=news or as_text(kept.get("waits")),
         )
 
 

@@ -25,6 +25,7 @@ from fipop.rollout.plan import (
     ReleaseGoal,
     Rollout,
     advance,
+    advise_after_stop,
     begin,
     count,
     decide_goal,
@@ -250,8 +251,8 @@ class RolloutController:
             self._tell("RolloutStarted", f"The rollout of {what} began.")
         if rollout.is_stopped:
             advice = (
-                "Correct the options, or repair the guest clusters and run fipop rollout retry. Without the command "
-                f"line, set annotation {names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
+                f"{advise_after_stop(rollout)}. Without the command line, set annotation "
+                f"{names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
             )
             self._tell(
                 "RolloutStopped",

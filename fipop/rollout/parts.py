@@ -33,6 +33,7 @@ from fipop.settings.options import Settings
 from fipop.texts import clean, sentence
 
 _LONGEST_REASON = 300
+_LONG_MINUTES = 120
 _TIME = "%Y-%m-%d %H:%M:%SZ"
 _ABOUT_THE_SAME = timedelta(seconds=10)
 _BACK = " The guest cluster was rolled back."
@@ -155,7 +156,8 @@ def describe_wait(
     if pending:
         first = "when the canaries have succeeded" if are_canaries else "when one of those has succeeded"
         limits = f"At most {limit} can be under way at a time. The next guest cluster is admitted {first}."
-        return f"{limits} {_describe_duration(len(pending), len(fleet), settings)} {failures}"
+        left = len(pending) + len(under_way)
+        return f"{limits} {_describe_duration(left, len(fleet), settings)} {failures}"
     if under_way:
         return f"No guest cluster is left to admit. It waits for those that are under way. {failures}"
     if not settings.kubevip_update and any(each.drifts for each in fleet.values()):
@@ -167,11 +169,12 @@ def describe_wait(
     )
 
 
-def _describe_duration(waiting: int, guests: int, settings: Settings) -> str:
-    """Return how long who waits takes at least: each has to be ready for a while before another one takes its place."""
+def _describe_duration(left: int, guests: int, settings: Settings) -> str:
+    """Return how long the rest takes at least: each has to be ready for a while before another one takes its place."""
     at_once = max(1, settings.kubevip_rollout_max_concurrency.of(guests))
-    minutes = ceil(ceil(waiting / at_once) * settings.kubevip_rollout_min_success_seconds / 60)
-    return f"All that wait take at least {minutes} min (kubevipRolloutMinSuccessTime)."
+    minutes = ceil(ceil(left / at_once) * settings.kubevip_rollout_min_success_seconds / 60)
+    shown = f"{minutes} min" if minutes < _LONG_MINUTES else f"{minutes // 60} h"
+    return f"The rest takes at least {shown} (kubevipRolloutMinSuccessTime)."
 
 
 def _find_ready_since(member: Member, known: Part | None, now: datetime, at: float) -> datetime | None:
@@ -228,7 +231,7 @@ def _describe_skip(member: Member, settings: Settings) -> str:
         return "kubevipUpdate is false: its releases stay as they are"
     problem = _find_problem(member)
     return (
-        f"it is not ready, for another cause: {problem}"
+        f"it is not ready, so it takes no part: {problem}"
         if problem
         else "fipop gives it the stable target first"
     )

@@ -539,6 +539,13 @@ def _describe_failures(
     return f"the target failed in {where} and succeeded in {succeeded}{of_entries}{limit}"
 
 
+def advise_after_stop(rollout: Rollout) -> str:
+    """Return what to do about a rollout that stopped, as a clause. From the stable target nothing can be undone."""
+    can_undo = rollout.stable is not None and not rollout.is_stable
+    undo = "run fipop rollout undo, " if can_undo else ""
+    return f"Correct the options, {undo}or repair the guest clusters and run fipop rollout retry"
+
+
 def describe_change(rollout: Rollout) -> str:
     """Return the versions of the charts of a target, how it differs from the stable one, or that it goes back there."""
     target, stable = rollout.target, rollout.stable or rollout.target

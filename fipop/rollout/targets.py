@@ -56,11 +56,13 @@ def asks_for(settings: Settings, rollout: Rollout) -> bool:
     )
 
 
-def describe_news(settings: Settings, rollout: Rollout | None) -> str:
-    """Return that options ask for another target than that of the rollout, as a sentence; "" if they do not."""
-    if rollout is None or asks_for(settings, rollout):
-        return ""
-    return "The options ask for another target, which fipop has not taken up yet."
+def describe_news(settings: Settings, annotation: str, rollout: Rollout) -> str:
+    """Return what options, or the annotation beside them, ask for and a rollout lacks; "" if it lacks nothing."""
+    if not asks_for(settings, rollout):
+        return "The options ask for another target, which fipop has not taken up yet."
+    if annotation == f"retry/{rollout.target.name}" != rollout.retried:
+        return "The retry was not taken up by fipop yet."
+    return ""
 
 
 def _same_text(first: object, second: object) -> bool:

@@ -411,7 +411,9 @@ async def test_a_way_back_that_takes_longer_than_the_deadline_fails_nobody(*, is
         await fleet.pass_time(5)
     runs = number_of_runs(fleet)
     fleet.set_options(
-        kubevipChartValues=values("v1"), kubevipRolloutMinSuccessTime="60", kubevipRolloutProgressDeadline="100"
+        kubevipChartValues=values("v1"),
+        kubevipRolloutMinSuccessTime="60",
+        kubevipRolloutProgressDeadline="100",
     )
     await until_another(fleet)
     if is_restarted:

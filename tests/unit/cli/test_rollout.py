@@ -145,13 +145,10 @@ def test_each_guest_cluster_has_a_row_with_its_part_and_many_alike_are_counted(
 def test_status_says_what_the_rollout_waits_for_and_how_to_go_back(
     run: Callable[..., Any], link: Link
 ) -> None:
-    show(
-        link,
-        replace(STOPPED, phase=Phase.PROGRESSING, reason=""),
-        waits="At most 2 can be under way at a time.",
-    )
+    rollout = roll_out(link, {}, CHANGES["version"])
+    show(link, rollout, waits="At most 2 can be under way at a time.")
     result = run("status")
-    assert (result.exit_code, "At most 2 can be under way at a time." in result.stdout) == (0, True)
+    assert (result.exit_code, "Waits: At most 2 can be under way at a time." in result.stdout) == (0, True)
     assert "run fipop rollout undo." in result.stdout
     show(link, Rollout(target=TARGET, stable=TARGET, phase=Phase.COMPLETED))
     assert "undo" not in run("status").stdout
@@ -184,12 +181,44 @@ def test_status_and_undo_say_when_the_rollout_began_and_whether_it_goes_back(
     show(link, rollout)
     assert "Progressing, began 2025-12-31 23:56:00Z, " in run("status").stdout
     assert json.loads(run("status", "-o", "json").stdout)["began"] == "2025-12-31T23:56:00Z"
-    undone = f"This undoes the newest change, to target {rollout.target.name}, which began at 2025-12-31 23:56:00Z."
-    assert undone in run("undo", "--dry-run").stdout
+    assert rollout.stable is not None
+    undone = f"Target {rollout.target.name} is left (the newest one, begun at 2025-12-31 23:56:00Z), "
+    assert f"{undone}for the stable target {rollout.stable.name}." in run("undo", "--dry-run").stdout
     show(link, replace(rollout, stable=rollout.target))
     assert "\nback to kube-vip 0.11.0, " in run("status").stdout
     show(link, replace(rollout, stable=rollout.target, phase=Phase.COMPLETED))
     assert "\nkube-vip 0.11.0, " in run("status").stdout
+
+
+def test_until_a_retry_is_taken_up_status_says_so(run: Callable[..., Any], link: Link) -> None:
+    rollout = replace(roll_out(link, {}, CHANGES["version"]), phase=Phase.STOPPED, reason="too bad")
+    show(link, rollout)
+    note = {"annotations": {ANNOTATION: f"retry/{rollout.target.name}"}}
+    link.server.put(CONFIG, config_map("kube-fip-config", CHANGES["version"], **note))
+    assert "Waits: The retry was not taken up by fipop yet." in run("status").stdout
+    show(link, replace(rollout, retried=f"retry/{rollout.target.name}"))
+    assert "The retry" not in run("status").stdout
+
+
+def test_from_the_stable_target_no_undo_is_advised(run: Callable[..., Any], link: Link) -> None:
+    rollout = replace(roll_out(link, {}, CHANGES["version"]), phase=Phase.STOPPED, reason="too bad")
+    show(link, rollout)
+    assert "Correct the options, run fipop rollout undo, or repair" in run("status").stdout
+    show(link, replace(rollout, stable=rollout.target))
+    assert "Correct the options, or repair" in run("status").stdout
+
+
+def test_an_undo_that_waits_for_a_pause_says_so(run: Callable[..., Any], link: Link) -> None:
+    roll_out(link, {}, {**CHANGES["version"], "kubevipRolloutPaused": "true"})
+    assert "once you run fipop rollout resume" in run("undo").stdout
+
+
+def test_a_namespace_without_options_is_named(run: Callable[..., Any], link: Link) -> None:
+    for key in (CONFIG, KEPT):
+        link.server.remove(key)
+    result = run("status")
+    assert "ConfigMap kube-fip-config does not exist in namespace kube-fip." in result.stdout
+    assert result.exit_code == 1
 
 
 def test_a_change_of_values_alone_does_not_look_like_the_stable_target(
