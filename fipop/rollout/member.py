@@ -154,8 +154,10 @@ class Member:
         """When helm began with the target, by this leader or by the age of what it made; None if it did not."""
         # The older release tells the start of helm. What is at the stable target, too, was made in a former rollout,
         # but if the target is another one, and the same for it: then its name tells for which of both it was made.
+        # One that lacks a release is still being installed.
         # What is older than the choice of the labels was made when they were the same before.
-        tells = self.is_unchanged and self.stable is not None and self.stable.name != self.target.name
+        is_other = self.stable is not None and self.stable.name != self.target.name
+        tells = self.is_unchanged and (is_other or self.lacks_release)
         ages = [
             each.age_seconds
             for each in self._present
