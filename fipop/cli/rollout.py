@@ -87,7 +87,7 @@ def status(*, reading: ReadingOptions, all_each: bool, is_watched: bool) -> None
 
 def _has_ended(snapshot: Snapshot) -> bool:
     state = snapshot.installation.rollout
-    # What has ended waits for nothing, unless the options ask for another target.
+    # A rollout that has ended waits only for an order that fipop has not taken up: another target, or a retry.
     return state is None or not (state.phase is Phase.PROGRESSING or snapshot.installation.rollout_waits)
 
 
@@ -214,7 +214,7 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
         starts = "once you run fipop rollout resume" if is_paused else "which starts after some seconds"
         return (
             f"The options ask for the stable target {state.stable.name} again. fipop rolls it out like any other one, "
-            f"{starts}. fipop rollout status tells how long that takes. fipop rollout status --watch waits for the end."
+            f"{starts}. fipop rollout status shows how long that takes. fipop rollout status --watch waits for the end."
         )
 
     click.echo(run_reading(run))

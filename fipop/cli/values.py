@@ -29,6 +29,7 @@ from fipop.settings.yaml import RefusedError
 from fipop.texts import list_some
 
 _MOST_NAMED = 10
+"""The most guest clusters that a preview names: `-o json` has all."""
 
 CHANGES = ("GUEST CLUSTER", "CHART", "KEY", "BEFORE", "AFTER")
 

@@ -152,9 +152,9 @@ class Member:
     @property
     def began_at(self) -> float | None:
         """When helm began with the target, by this leader or by the age of what it made; None if it did not."""
-        # The older release tells the start of helm. What is at the stable target, too, was made in a former rollout,
-        # but if the target is another one, and the same for it: then its name tells for which of both it was made.
-        # One that lacks a release is still being installed.
+        # The older release shows when helm began. A release at the stable target was made in a former rollout. But if
+        # another target changes nothing here, the release has the name of the one that it was made for. And a guest
+        # cluster that lacks a release is still being installed.
         # What is older than the choice of the labels was made when they were the same before.
         is_other = self.stable is not None and self.stable.name != self.target.name
         tells = self.is_unchanged and (is_other or self.lacks_release)

@@ -34,6 +34,7 @@ from fipop.texts import clean, sentence
 
 _LONGEST_REASON = 300
 _LONG_MINUTES = 120
+"""From here on, a duration is shown in hours."""
 _TIME = "%Y-%m-%d %H:%M:%SZ"
 _ABOUT_THE_SAME = timedelta(seconds=10)
 _BACK = " The guest cluster was rolled back."

@@ -61,7 +61,7 @@ def describe_news(settings: Settings, annotation: str, rollout: Rollout) -> str:
     if not asks_for(settings, rollout):
         return "The options ask for another target, which fipop has not taken up yet."
     if annotation == f"retry/{rollout.target.name}" != rollout.retried:
-        return "The retry was not taken up by fipop yet."
+        return "fipop has not taken up the retry yet."
     return ""
 
 

@@ -15,13 +15,13 @@ from tests.harness.releases import OTHER, TARGET
 from tests.unit.report.snapshots import build_cluster, healthy_installation, snapshot
 
 
-def see(phase: Phase, *statuses: RolloutStatus) -> Any:
+def see(phase: Phase, *statuses: RolloutStatus, waits: str = "") -> Any:
     rollout = Rollout(target=TARGET, stable=OTHER, phase=phase)
     parts = {
         f"c-m-{number}": Part(status=each, reason=f"Why {each.value}.")
         for number, each in enumerate(statuses)
     }
-    installation = healthy_installation(rollout=rollout, rollout_parts=parts)
+    installation = healthy_installation(rollout=rollout, rollout_parts=parts, rollout_waits=waits)
     return snapshot(clusters=[build_cluster("demo", "c-m-0")], installation=installation)
 
 
@@ -52,6 +52,14 @@ def test_a_rollout_is_watched_to_its_end(
         if is_terminal
         else []
     )
+
+
+@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.COMPLETED])
+def test_an_order_that_is_not_taken_up_yet_is_watched_to_its_end(
+    run_over: Callable[..., Any], phase: Phase
+) -> None:
+    result = run_over((see(phase, UNDER_WAY, waits="Not yet."), *READINGS), "rollout", "status", "--watch")
+    assert (result.exit_code, "2 succeeded" in result.stdout) == (0, True)
 
 
 def test_in_a_pipe_problems_are_shown_once(run_over: Callable[..., Any]) -> None:
