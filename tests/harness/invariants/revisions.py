@@ -101,6 +101,8 @@ class Judge:
     """The same of all objects that bore that name: an operator that does not see yet that one is gone goes on."""
     adopted: set[Owner] = field(default_factory=set)
     """Who has what was reserved for another object of his name: what he asks for he has asked for when he was made."""
+    spec_then: dict[tuple[Owner, Slot], frozenset[str]] = field(default_factory=dict)
+    """What the spec named when the status first named an address."""
     vanished: dict[Slot, Owner] = field(default_factory=dict)
     """Addresses whose reservations people deleted while their owners were at rest: nothing else may take them away."""
     shortest: dict[str, float] = field(default_factory=dict)
@@ -284,10 +286,12 @@ class Judge:
         now = slots_named_by(change.obj)
         for slot in sorted(former - now):
             if self.held.get(slot) == owner:
-                self._left(change, owner, slot)
+                self._left(change, owner, slot, now)
         self._lost(change, owner, former - now, now)
         for slot in now:
             self.named[slot].setdefault(owner, change.at)
+            if slot not in former:
+                self.spec_then[owner, slot] = _wished(change.obj)
             if owner not in (self.held.get(slot), self.waiting.get(slot)) and slot not in former:
                 self._say(
                     change.revision,
@@ -308,11 +312,12 @@ class Judge:
         for address in sorted((gone & self.wish[owner]) - {slot[1] for slot in self.had[owner]}):
             self._say(change.revision, "I3", f"the wish of {owner} for {address} is written over")
 
-    def _left(self, change: Change, owner: Owner, slot: Slot) -> None:
+    def _left(self, change: Change, owner: Owner, slot: Slot, now: frozenset[Slot]) -> None:
         """A held address leaves a status only for what people asked for: each writing moves each family once.
 
         An edit of a range moves nothing. Who is made again under his name goes on from where his address is, and may
-        ask for another range.
+        ask for another range. And a status may follow a spec that named something else when the status named the
+        address: two operators chose at the same moment, and whoever writes the spec later has the last word.
         """
         wish = self.wish.get(owner, frozenset())
         used = self.moved_for.setdefault(owner, {})
@@ -321,6 +326,9 @@ class Judge:
         asked_at = max(made_at, self.asked_at.get(owner, 0))
         if asked_at > used.get(family, -1 if owner in self.adopted else made_at):
             used[family] = asked_at
+            return
+        spec_then = self.spec_then[owner, slot]
+        if spec_then and slot[1] not in spec_then and spec_then >= {text for _, text in now}:
             return
         if not wish or slot[1] in wish:
             self._say(

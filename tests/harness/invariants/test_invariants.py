@@ -194,6 +194,14 @@ def under_another_id() -> Story:
     return released().reserve(again)
 
 
+def chosen_by_two() -> Story:
+    """One operator writes the spec of A and another its status, each with an address of its own choice."""
+    story = Story().name(A, floating_ip(A)).reserve(reservation(A)).reserve_other(reservation(A, address=OTHER))
+    of_other = {"spec": {"ipaddress": OTHER}}
+    story.name(A, floating_ip(A) | of_other)
+    return story.name(A, floating_ip(A, ADDRESS) | of_other).name(A, floating_ip(A, OTHER))
+
+
 KEPT = {
     "a life by the book": by_the_book(),
     "a guest is written what was released a moment ago": (
@@ -215,6 +223,7 @@ KEPT = {
         asked(settled(), OTHER).reserve_other(reservation(A, address=OTHER)).name(A, floating_ip(A, ADDRESS))
     ),
     "each family moves once": of_two_families(),
+    "a status follows the spec that another operator wrote before": chosen_by_two(),
     "people named another": moved(asked(Story().reserve(reservation(A)), OTHER, generation=1)),
     "as long as 90 s": waiting(91, quarantineSeconds=1),
     "the new space keeps it": in_two_spaces(newer_until=None),
@@ -250,6 +259,13 @@ BROKEN = {
     "it is given while a guest carries it": (still_carried().reserve(reservation(B)), "I3"),
     "it leaves a status by itself": (moved(settled()), "I3"),
     "it moves as a range changed": (moved(settled().define("10.0.0.6")), "I3"),
+    "it moves as fipop writes another into the spec": (
+        settled()
+        .reserve_other(reservation(A, address=OTHER))
+        .name(A, floating_ip(A, ADDRESS) | {"spec": {"ipaddress": OTHER}})
+        .name(A, floating_ip(A, OTHER)),
+        "I3",
+    ),
     "one edit moves it twice": (moved_back(asked(settled(), "")), "I3"),
     "who is made again moves twice": (moved(moved_back(made_again())), "I3"),
     "who has what was of a dead one moves twice": (of_a_dead_one().name(A, floating_ip(A, ADDRESS)), "I3"),
