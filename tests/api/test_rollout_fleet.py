@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from fipop.guests.release_plan import GRACE_SECONDS
 from localfleet.fleet import LocalFleet
 from localfleet.helm import PUBLISHED
 from localfleet.routes import Fault
@@ -22,11 +23,12 @@ IS_WHOLE = "FIPOP_ROLLOUT_SIMULATED" in os.environ
 SIMULATED = int(os.environ.get("FIPOP_ROLLOUT_SIMULATED", "7"))
 REAL = int(os.environ.get("FIPOP_ROLLOUT_REAL", "1"))
 SECONDS = 120.0 + 4.0 * (SIMULATED + REAL)
-REPAIR_SECONDS = 150.0
-"""Until helm that a killed leader left in the middle of an upgrade is repaired (guest-cluster-reconciliation.md)."""
 SHORT_DEADLINE_SECONDS = 12
-LONG_DEADLINE_SECONDS = int(SECONDS + REPAIR_SECONDS)
-"""For a change that all guests can follow: neither a killed leader nor a slow machine may make it stop."""
+WITH_REPAIR_SECONDS = SECONDS + GRACE_SECONDS
+"""For a change that all guests can follow: neither a killed leader nor a slow machine may make it stop.
+
+A leader that is killed in the middle of an upgrade leaves a record that the next one deletes once helm must be dead.
+"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(int(15 * SECONDS))]
 
@@ -38,8 +40,8 @@ async def fleet_of(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) 
         fleet,
         "rollout-fleet",
         folder,
-        seconds=SECONDS + REPAIR_SECONDS,
-        deadline_seconds=LONG_DEADLINE_SECONDS,
+        seconds=WITH_REPAIR_SECONDS,
+        deadline_seconds=int(WITH_REPAIR_SECONDS),
     ) as everybody:
         await everybody.stack.start_operator(f"--helm={everybody.helm}")
         planes = [await fleet.guest(f"rollout-{number}", nodes=1) for number in range(REAL)]
@@ -101,7 +103,7 @@ async def test_a_bad_change_never_reaches_more_than_the_canaries(fleet_of: Fleet
     target = await fleet_of.change(f"v6.6.6-{harm}", **{harm: True})
     await fleet_of.until("Stopped", target)
     await fleet_of.failed(CANARIES)
-    await fleet_of.stack.set_options(kubevipRolloutProgressDeadline=str(LONG_DEADLINE_SECONDS))
+    await fleet_of.stack.set_options(kubevipRolloutProgressDeadline=str(int(WITH_REPAIR_SECONDS)))
     await kill_and_start(fleet_of)
     await fleet_of.agree(fleet_of.digests, before)
     changed = {name for name, number in (await fleet_of.revisions()).items() if number != revisions[name]}
