@@ -231,10 +231,9 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
         message = f"{what} does not exist" if lease is None else f"no pod has renewed {what} in time"
         advice = f"kubectl -n {namespace} logs -l app.kubernetes.io/name=fipop"
         yield point(_OPERATOR, Severity.CRITICAL, "NoLeader", message, advice)
-    if found.predecessor_runs:
+    if found.running_predecessor:
         message = "fipop is idle: kube-fip-operator still has replicas"
-        place = found.predecessor_place or f"{names.OPERATOR_NAMESPACE}/{names.PREDECESSOR_DEPLOYMENT}"
-        where, _, name = place.partition("/")
+        where, _, name = found.running_predecessor.partition("/")
         advice = f"kubectl -n {where} scale deployment {name} --replicas=0"
         yield point(_OPERATOR, Severity.CRITICAL, "PredecessorRuns", message, advice)
     elif "kube-fip-operator" not in unread:

@@ -140,7 +140,6 @@ class SnapshotReader:
             find_predecessors(self._client, namespace),
             namespace=names.OPERATOR_NAMESPACE,
         )
-        predecessor = max(predecessors or (), key=has_replicas, default=None)
         lease, config, rollout, *crds = await asyncio.gather(
             self.get("the operator's Lease", LEASES, names.LEASE_NAME, namespace=namespace),
             self.get("the options", CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace),
@@ -167,8 +166,7 @@ class SnapshotReader:
             leader_namespace=leader_namespace,
             leadership=read_leadership(lease, leads=leader_namespace in ("", namespace)) if lease else None,
             workload=read_workload(own.items[0]) if own is not None and own.items else None,
-            predecessor=read_workload(predecessor) if predecessor is not None else None,
-            predecessor_place=_place_of(predecessor) if predecessor is not None else "",
+            running_predecessor=next(map(_place_of, filter(has_replicas, predecessors or ())), ""),
             schemas=schemas if "fipop's CRDs" not in failed else {},
             has_settings=None if "the options" in failed else config is not None,
             settings=settings,

@@ -93,9 +93,8 @@ class Installation:
     """The namespace of the installation that leads the management cluster; "" if it is not known."""
     leadership: LeaderLease | None = None
     workload: DeploymentState | None = None
-    predecessor: DeploymentState | None = None
-    predecessor_place: str = ""
-    """Namespace and name of its Deployment, which its chart names after the release."""
+    running_predecessor: str = ""
+    """Namespace and name of a Deployment of kube-fip-operator that has replicas; "" if none has."""
     schemas: dict[str, int | None] = field(default_factory=dict)
     """The revision of each of our CRDs that was looked for; None for one that is not there."""
     has_settings: bool | None = None
@@ -112,11 +111,6 @@ class Installation:
     def rollout_guests(self) -> Mapping[str, int]:
         """How many guest clusters stand where in the rollout."""
         return count(self.rollout_parts.values())
-
-    @property
-    def predecessor_runs(self) -> bool:
-        """Whether kube-fip-operator has replicas."""
-        return self.predecessor is not None and bool(self.predecessor.wanted or self.predecessor.ready)
 
     @property
     def rollout_paused(self) -> bool:

@@ -187,7 +187,7 @@ def _render_operator(snapshot: Snapshot) -> dict[str, Any]:
         "podsReady": workload.ready if workload is not None else None,
         "schemas": found.schemas,
         "schemasKnown": SCHEMA_REVISIONS,
-        "predecessorRuns": found.predecessor_runs if is_predecessor_read else None,
+        "predecessorRuns": bool(found.running_predecessor) if is_predecessor_read else None,
         "badOptions": found.bad_options if found.has_settings is not None else None,
         "unwiseOptions": found.unwise_options if found.has_settings is not None else None,
     }

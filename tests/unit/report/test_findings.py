@@ -92,7 +92,7 @@ def pods(*, wanted: int, ready: int) -> DeploymentState:
         ({"workload": pods(wanted=0, ready=0)}, "PodsNotReady", "info"),
         ({"schemas": {CRD: 0}}, "OldSchema", "critical"),
         ({"schemas": {CRD: None}}, "OldSchema", "critical"),
-        ({"predecessor": pods(wanted=1, ready=1)}, "PredecessorRuns", "critical"),
+        ({"running_predecessor": "fip/fip-kube-fip-operator"}, "PredecessorRuns", "critical"),
         ({"has_settings": False}, "NoOptions", "critical"),
         (
             {"bad_options": (BadOption(option="logLevel", value="x", reason="is bad"),)},

@@ -1,11 +1,14 @@
 """What is read with the reader's own rights: what is refused is named, and the rest is told."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from fipop.errors import ApiError, UnavailableError
+from fipop.jsons import Json
 from fipop.kube.resources import (
+    DEPLOYMENTS,
     FLOATING_IP_RANGES,
     FLOATING_IPS,
     PROVISIONING_CLUSTERS,
@@ -19,7 +22,11 @@ from tests.harness.objects import NOW, build_floating_ip
 
 
 async def read(
-    errors: dict[Resource, Exception], objects: dict[str, Any] | None = None, **options: Any
+    errors: dict[Resource, Exception],
+    objects: dict[str, Any] | None = None,
+    *,
+    deployments: Sequence[Json] = (),
+    **options: Any,
 ) -> Snapshot:
     async def find(resource: Resource, *_: object, **__: object) -> None:
         if resource in errors:
@@ -27,8 +34,8 @@ async def read(
 
     async def list_all(resource: Resource, *, project: Any = None, **__: object) -> Any:
         await find(resource)
-        items = [build_floating_ip("web")] if resource == FLOATING_IPS else []
-        return Listing(items=tuple(map(project, items)) if project else (), resource_version=9)
+        items = {FLOATING_IPS: [build_floating_ip("web")], DEPLOYMENTS: deployments}.get(resource, ())
+        return Listing(items=tuple(map(project, items) if project else items), resource_version=9)
 
     async def get(resource: Resource, name: str, **__: object) -> Any:
         await find(resource)
@@ -67,6 +74,24 @@ async def test_the_options_are_read_as_the_operator_reads_them() -> None:
     found = await read({}, {"kube-fip-config": {"data": {"logLevel": "Shout"}}})
     assert found.installation.has_settings
     assert [each.option for each in found.installation.bad_options] == ["logLevel"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "found"),
+    [
+        (1, {"replicas": 1, "readyReplicas": 1}, "kube-fip/kube-fip-operator"),
+        (0, {"replicas": 1}, "kube-fip/kube-fip-operator"),
+        (0, {}, ""),
+    ],
+)
+async def test_the_predecessor_runs_for_commands_as_long_as_it_does_for_the_operator(
+    wanted: int, status: Json, found: str
+) -> None:
+    """A pod that is not ready, and ends, keeps the operator idle, too."""
+    metadata = {"namespace": "kube-fip", "name": "kube-fip-operator"}
+    deployment = {"metadata": metadata, "spec": {"replicas": wanted}, "status": status}
+    snapshot = await read({}, deployments=[deployment])
+    assert snapshot.installation.running_predecessor == found
 
 
 def test_objects_of_any_shape_are_read_as_nothing() -> None:
