@@ -424,7 +424,7 @@ def _judge_guest(snapshot: Snapshot, summary: GuestSummary) -> Iterator[Finding]
     for each in summary.floating_ips:
         yield from (judge_floating_ip(each, one, snapshot.now) for one in (each.ready, *each.wrong))
         named = describe_guest(
-            summary.id, summary.cluster, kind="FloatingIP", name="/".join(each.floating_ip.key)
+            summary.id, summary.shown, kind="FloatingIP", name="/".join(each.floating_ip.key)
         )
         if (unused := each.floating_ip.status.unused) is not None:
             yield point(named, Severity.INFO, "Unused", str(unused))

@@ -9,7 +9,7 @@ from datetime import datetime
 from fipop.addresses.status import NO_ADDRESS
 from fipop.api.conditions import Condition, ConditionType, Verdict, find_condition
 from fipop.api.objects import FloatingIP, ReleaseStatus
-from fipop.rancher.objects import ProvisioningCluster, show_name
+from fipop.rancher.objects import ProvisioningCluster
 from fipop.report.snapshot import Snapshot
 
 NO_STATUS = Condition(
@@ -25,15 +25,9 @@ class FloatingIPReport:
     """One floating IP with the name of its cluster and its condition Ready."""
 
     floating_ip: FloatingIP
-    cluster: str
+    shown: str
+    """The name of the cluster, with what people call it; "" if it is not known."""
     ready: Condition
-    display_name: str = ""
-    """What people call the cluster, if that is not its name."""
-
-    @property
-    def shown(self) -> str:
-        """The name of the cluster, with what people call it; "" if it is not known."""
-        return show_name(self.cluster, self.display_name) if self.cluster else ""
 
     @property
     def wrong(self) -> tuple[Condition, ...]:
@@ -63,16 +57,10 @@ class GuestSummary:
     """One guest cluster that has floating IPs or is opted in."""
 
     id: str
-    cluster: str
+    shown: str
+    """The name of the cluster, else the id, with what people call it."""
     clusters: tuple[ProvisioningCluster, ...]
     floating_ips: tuple[FloatingIPReport, ...]
-    display_name: str = ""
-    """What people call the cluster, if that is not its name."""
-
-    @property
-    def shown(self) -> str:
-        """The name of the cluster, else the id, with what people call it."""
-        return show_name(self.cluster or self.id, self.display_name)
 
     @property
     def reachable(self) -> bool | None:
@@ -101,9 +89,8 @@ def report_floating_ips(snapshot: Snapshot) -> tuple[FloatingIPReport, ...]:
     return tuple(
         FloatingIPReport(
             floating_ip=each,
-            cluster=snapshot.cluster_of(each.namespace, each.cluster or ""),
+            shown=snapshot.show_guest(each.namespace, each.cluster or ""),
             ready=find_condition(each.status.conditions, ConditionType.READY) or NO_STATUS,
-            display_name=snapshot.display_name_of(each.namespace),
         )
         for each in snapshot.cache.floating_ips.all()
     )
@@ -115,14 +102,13 @@ def report_guests(snapshot: Snapshot, floating_ips: tuple[FloatingIPReport, ...]
     for each in floating_ips:
         by_namespace[each.floating_ip.namespace].append(each)
     opted_in = {each.cluster_name for each in snapshot.cache.clusters.all() if each.opted_in} - {""}
-    reports = [
+    guests = sorted(opted_in | by_namespace.keys(), key=lambda each: (snapshot.cluster_of(each), each))
+    return tuple(
         GuestSummary(
             id=guest,
-            cluster=snapshot.cluster_of(guest),
+            shown=snapshot.show_guest(guest, guest),
             clusters=tuple(snapshot.cache.guest_clusters(guest)),
             floating_ips=tuple(by_namespace.get(guest, ())),
-            display_name=snapshot.display_name_of(guest),
         )
-        for guest in opted_in | by_namespace.keys()
-    ]
-    return tuple(sorted(reports, key=lambda each: (each.cluster, each.id)))
+        for guest in guests
+    )

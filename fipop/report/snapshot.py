@@ -203,9 +203,9 @@ class Snapshot:
         """Return what people call the guest cluster of a namespace, if that is not the name of its Cluster; else ""."""
         return self._display_names.get(namespace, "")
 
-    def show_guest(self, guest_id: str) -> str:
-        """Return the name of a guest cluster, with what people call it; "?" if it is not known."""
-        return show_name(self.cluster_of(guest_id, "?"), self.display_name_of(guest_id))
+    def show_guest(self, guest_id: str, fallback: str = "?") -> str:
+        """Return the name of a guest cluster, with what people call it; the fallback if it is not known."""
+        return show_name(self.cluster_of(guest_id, fallback), self.display_name_of(guest_id))
 
     def show_cluster(self, cluster: ProvisioningCluster) -> str:
         """Return workspace and name of a Cluster, with what people call it."""

@@ -2,27 +2,33 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from fipop.api.codec import format_time
 from fipop.api.guest_problems import GuestProblem
 from fipop.report.snapshot import LeaderLease, Snapshot
 from fipop.settings.options import DEFAULTS, parse_settings
-from tests.harness.objects import NOW, build_floating_ip, build_range, build_reservation, held_by
+from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
 from tests.unit.report.snapshots import build_cluster, build_management, healthy_installation, snapshot
 
 ID, SHOP, ADDRESS = "c-k7w2p", "shop-berlin", "10.0.0.5"
 ANNOTATION = "provisioning.cattle.io/management-cluster-display-name"
 
 
-def build(*others: Any, management: bool = True, **more: Any) -> Snapshot:
+def build(*others: Any, management: bool = True, status: Json | None = None, **more: Any) -> Snapshot:
     """Return an installation with an imported cluster that people call shop-berlin, and other clusters."""
     annotations = {} if management else {ANNOTATION: SHOP}
     return snapshot(
         ranges=[build_range("pool", "10.0.0.1-10.0.0.10", **more.pop("range_spec", {}))],
         floating_ips=[
-            build_floating_ip(f"{ID}-kubevip", namespace=ID, status={**held_by([ADDRESS]), "conditions": []})
+            build_floating_ip(
+                f"{ID}-kubevip",
+                namespace=ID,
+                status={**held_by([ADDRESS]), "conditions": [], **(status or {})},
+            )
         ],
         reservations=[build_reservation(ADDRESS, f"{ID}-kubevip", namespace=ID, cluster=ID)],
         clusters=[build_cluster(ID, ID, imported=True, opted_in=False, annotations=annotations), *others],
@@ -80,6 +86,13 @@ def test_nobody_can_be_called_so_that_workspace_and_name_fit_two_clusters(run: C
 
 def test_a_misspelt_display_name_gets_a_question(run: Callable[..., Any]) -> None:
     assert f'did you mean "{SHOP}"?' in run("values", "shop-berlim").stderr
+
+
+def test_all_points_of_one_guest_cluster_have_one_section(run: Callable[..., Any]) -> None:
+    unused = {"since": format_time(NOW), "until": format_time(NOW + timedelta(hours=1))}
+    found = run("check", "--guest", SHOP, "-o", "json", found=build(status={"unused": unused}))
+    checks = {each["reason"]: each["section"] for each in json.loads(found.stdout)["checks"]}
+    assert {checks["Unused"], checks["NoStatus"]} == {f"guest {ID} ({SHOP})"}
 
 
 # Where only the name counts
