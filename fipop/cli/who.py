@@ -143,9 +143,7 @@ def _row(snapshot: Snapshot, each: AddressReport, *, is_wide: bool) -> tuple[str
         f"{age((snapshot.now - since).total_seconds())} ago" if since is not None else "",
         ",".join(map(str, each.requested_by)),
     )
-    is_reserved = each.state in (AddressState.HELD, AddressState.QUARANTINED)
-    how = ("static" if each.static else "chosen") if is_reserved else ""
-    return (*row, each.space, how, moment(each.quarantined_until)) if is_wide else row
+    return (*row, each.space, each.how, moment(each.quarantined_until)) if is_wide else row
 
 
 def _lines(found: WhoReport) -> Iterator[str]:

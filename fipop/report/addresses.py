@@ -94,6 +94,12 @@ class AddressReport:
     remark: str = ""
     """What the fields do not say."""
 
+    @property
+    def how(self) -> str:
+        """Whether the address was asked for by name or chosen; "" if no reservation has it."""
+        is_reserved = self.state in (AddressState.HELD, AddressState.QUARANTINED)
+        return ("static" if self.static else "chosen") if is_reserved else ""
+
 
 def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     """Report what one address of a space is."""
