@@ -386,6 +386,11 @@ class FloatingIP(CheckedObject):
         return self.metadata.annotations.get(names.ANNOTATION_RANGE) or None
 
     @property
+    def current_range(self) -> str:
+        """The range that it has its addresses from, else the one that it names; "" if there is neither."""
+        return self.status.range or self.range or ""
+
+    @property
     def update_config_map(self) -> bool:
         """Whether foreign values of its keys in the guest cluster are overwritten."""
         return self.metadata.is_true(names.ANNOTATION_UPDATE_CONFIG_MAP)

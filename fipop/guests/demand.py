@@ -112,7 +112,7 @@ class DemandController:
         if is_off or not self.configuration.settings.may_create_floating_ips or not cache.exists(guest_id):
             return None
         oldest = next(iter(cache.floating_ips_of(guest_id)), None)
-        found = cache.ranges.get("", _range_of(oldest)) if oldest is not None else None
+        found = cache.ranges.get("", oldest.current_range) if oldest is not None else None
         return found if found is not None and found.spec.per_guest is not None else None
 
     def stop(self, record: GuestRecord, guest_id: str) -> None:
@@ -188,7 +188,7 @@ class DemandController:
         every, read = cache.floating_ips_of(guest.id), cache.pools.get(found.name)
         # One that fipop writes to no guest cluster serves no Service.
         bound = (each for each in every if bind_guest(cache, each).blocker is None)
-        here = [each for each in bound if _range_of(each) == found.name]
+        here = [each for each in bound if each.current_range == found.name]
         reservations = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
         quarantined = (each for each in reservations if not each.is_held and each.spec.range == found.name)
         former = {address_of(each): each.spec.owner.name for each in quarantined}
@@ -350,7 +350,3 @@ def _name_waiting(service: ServiceUse, now: datetime) -> WaitingService:
     is_time = since is not None and EPOCH <= since <= now + timedelta(days=1)
     shown = since.astimezone(UTC).replace(microsecond=0) if since is not None and is_time else None
     return WaitingService(name=str(service), since=shown)
-
-
-def _range_of(floating_ip: FloatingIP) -> str:
-    return floating_ip.status.range or floating_ip.range or ""
