@@ -12,6 +12,7 @@ from fipop.operator.dry_run import DryRun
 from fipop.report.adoption import AdoptionReport, report_adoption
 from fipop.report.guests import GuestReport, read_guests
 from fipop.report.reading import SnapshotReader, read_snapshot
+from fipop.report.snapshot import Kind
 
 _HEADER = ("FLOATING IP", "CLUSTER", "FATE", "BEFORE", "AFTER", "RANGE", "WHY")
 
@@ -53,7 +54,7 @@ async def _find(reading: ReadingOptions, ask_guests: bool) -> AdoptionReport:
         carried = {each.guest: sorted(each.in_use()) for each in asked}
         reader = SnapshotReader(client)
         installation = await reader.read_installation(reading.operator_namespace)
-        show_unread([each for each in reader.unread if each.what == "the options"])
+        show_unread([each for each in reader.unread if each.what == Kind.OPTIONS])
         creates = installation.settings.may_create_floating_ips
         after = await DryRun(client, await find_our_age(client), creates=creates).run(carried, _show_progress)
     known = {each.namespace for each in before.cache.floating_ips.all()}

@@ -30,7 +30,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
 from fipop.report.reading import SnapshotReader, read_snapshot
 from fipop.report.rendering import age, count_of, moment, table
-from fipop.report.snapshot import Snapshot
+from fipop.report.snapshot import Kind, Snapshot
 from fipop.report.values import preview_change
 from fipop.rollout.member import RolloutStatus
 from fipop.rollout.parts import Part, Parts
@@ -263,6 +263,6 @@ async def _read_rollout(client: KubeClient, reading: ReadingOptions) -> Rollout:
     installation = await reader.read_installation(reading.operator_namespace)
     if installation.rollout is not None:
         return installation.rollout
-    unread = (each.problem for each in reader.unread if each.what == "the rollout")
+    unread = (each.problem for each in reader.unread if each.what == Kind.ROLLOUT)
     problem = next(unread, "there is no rollout")
     raise FipopError(f"{problem} in namespace {reading.operator_namespace}")

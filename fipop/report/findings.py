@@ -205,16 +205,15 @@ def _judge_schemas(found: Installation) -> Iterator[Finding]:
 
 def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
     found, namespace = snapshot.installation, snapshot.installation.namespace
-    unread = {each.what for each in snapshot.unread}
     lease = found.leadership
     leads = lease is not None and lease.holds(snapshot.now)
-    if "the operator's Deployment" not in unread:
+    if snapshot.is_read(Kind.DEPLOYMENT):
         yield _judge_pods(found, leads=leads)
     if (there := found.leader_namespace) not in ("", namespace):
         message = f'fipop in namespace "{there}" leads, and fipop does not work in namespace "{namespace}"'
         advice = f"Use --operator-namespace {there}. If fipop is in both, uninstall one of the two"
         yield point(_OPERATOR, Severity.CRITICAL, "LeadsElsewhere", message, advice)
-    elif "the operator's Lease" not in unread and lease is not None and leads:
+    elif snapshot.is_read(Kind.LEASE) and lease is not None and leads:
         yield point(_OPERATOR, Severity.OK, "Leading", f"replica {lease.holder} leads")
         for each in lease.waits:
             yield point(
@@ -226,7 +225,7 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
             )
             advice = f"kubectl get events -A --field-selector reason={one.reason}"
             yield point(_OPERATOR, Severity.WARNING, one.reason, message, advice)
-    elif "the operator's Lease" not in unread:
+    elif snapshot.is_read(Kind.LEASE):
         what = f"Lease {names.LEASE_NAME} in namespace {namespace}"
         message = f"{what} does not exist" if lease is None else f"no pod has renewed {what} in time"
         advice = f"kubectl -n {namespace} logs -l app.kubernetes.io/name=fipop"
@@ -236,7 +235,7 @@ def _judge_operator(snapshot: Snapshot) -> Iterator[Finding]:
         where, _, name = found.running_predecessor.partition("/")
         advice = f"kubectl -n {where} scale deployment {name} --replicas=0"
         yield point(_OPERATOR, Severity.CRITICAL, "PredecessorRuns", message, advice)
-    elif "kube-fip-operator" not in unread:
+    elif snapshot.is_read(Kind.PREDECESSOR):
         yield point(_OPERATOR, Severity.OK, "NoPredecessor", "no replica of kube-fip-operator runs")
 
 

@@ -132,19 +132,19 @@ class SnapshotReader:
         """Read what belongs to the operator itself."""
         before = len(self.unread)
         found = self._client.list(DEPLOYMENTS, namespace=namespace, label_selector=_OPERATOR_LABELS)
-        own = await self.attempt("the operator's Deployment", DEPLOYMENTS, "list", found, namespace=namespace)
+        own = await self.attempt(Kind.DEPLOYMENT, DEPLOYMENTS, "list", found, namespace=namespace)
         predecessors = await self.attempt(
-            names.PREDECESSOR_DEPLOYMENT,
+            Kind.PREDECESSOR,
             DEPLOYMENTS,
             "get",
             find_predecessors(self._client, namespace),
             namespace=names.OPERATOR_NAMESPACE,
         )
         lease, config, rollout, *crds = await asyncio.gather(
-            self.get("the operator's Lease", LEASES, names.LEASE_NAME, namespace=namespace),
-            self.get("the options", CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace),
-            self.get("the rollout", CONFIG_MAPS, names.ROLLOUT_CONFIG_MAP, namespace=namespace),
-            *(self.get("fipop's CRDs", CUSTOM_RESOURCE_DEFINITIONS, name) for name in SCHEMA_REVISIONS),
+            self.get(Kind.LEASE, LEASES, names.LEASE_NAME, namespace=namespace),
+            self.get(Kind.OPTIONS, CONFIG_MAPS, names.SETTINGS_CONFIG_MAP, namespace=namespace),
+            self.get(Kind.ROLLOUT, CONFIG_MAPS, names.ROLLOUT_CONFIG_MAP, namespace=namespace),
+            *(self.get(Kind.CRDS, CUSTOM_RESOURCE_DEFINITIONS, name) for name in SCHEMA_REVISIONS),
         )
         failed = {each.what for each in self.unread[before:]}
         kept = as_mapping((rollout or {}).get("data"))
@@ -167,8 +167,8 @@ class SnapshotReader:
             leadership=read_leadership(lease, leads=leader_namespace in ("", namespace)) if lease else None,
             workload=read_workload(own.items[0]) if own is not None and own.items else None,
             running_predecessor=next(map(_place_of, filter(has_replicas, predecessors or ())), ""),
-            schemas=schemas if "fipop's CRDs" not in failed else {},
-            has_settings=None if "the options" in failed else config is not None,
+            schemas=schemas if Kind.CRDS not in failed else {},
+            has_settings=None if Kind.OPTIONS in failed else config is not None,
             settings=settings,
             bad_options=bad,
             unwise_options=(*warnings(settings), *find_unknown(texts), *find_binary(config or {})),

@@ -26,13 +26,19 @@ from fipop.settings.options import DEFAULTS, BadOption, Settings
 
 
 class Kind(StrEnum):
-    """The kinds of objects of a snapshot, as `Unread.what` names them."""
+    """What a snapshot has, as `Unread.what` names it: kinds of objects, and what belongs to the operator itself."""
 
     RANGES = "floating IP ranges"
     FLOATING_IPS = "floating IPs"
     RESERVATIONS = "reservations"
     CLUSTERS = "Rancher's clusters"
     MANAGEMENT = "Rancher's management clusters"
+    DEPLOYMENT = "the operator's Deployment"
+    LEASE = "the operator's Lease"
+    OPTIONS = "the options"
+    ROLLOUT = "the rollout"
+    CRDS = "fipop's CRDs"
+    PREDECESSOR = "kube-fip-operator"
 
 
 SCHEMA_REVISIONS = {
@@ -45,7 +51,7 @@ SCHEMA_REVISIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """What could not be read, by the name that people have for it, and why in a sentence."""
+    """What could not be read (a Kind, or a guest cluster), and why in a sentence."""
 
     what: str
     problem: str

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fipop.api import names
 from fipop.api.conditions import ConditionType, Verdict, find_condition
 from fipop.api.objects import WaitingStatus
 from fipop.report.addresses import find_namespaces
@@ -176,7 +175,6 @@ def describe_wait(found: Finding) -> str:
 def _render_operator(snapshot: Snapshot) -> dict[str, Any]:
     found, now = snapshot.installation, snapshot.now
     lease, workload = found.leadership, found.workload
-    is_predecessor_read = not any(each.what == names.PREDECESSOR_DEPLOYMENT for each in snapshot.unread)
     return {
         "namespace": found.namespace,
         "leader": lease.holder if lease is not None else "",
@@ -187,7 +185,7 @@ def _render_operator(snapshot: Snapshot) -> dict[str, Any]:
         "podsReady": workload.ready if workload is not None else None,
         "schemas": found.schemas,
         "schemasKnown": SCHEMA_REVISIONS,
-        "predecessorRuns": bool(found.running_predecessor) if is_predecessor_read else None,
+        "predecessorRuns": bool(found.running_predecessor) if snapshot.is_read(Kind.PREDECESSOR) else None,
         "badOptions": found.bad_options if found.has_settings is not None else None,
         "unwiseOptions": found.unwise_options if found.has_settings is not None else None,
     }
