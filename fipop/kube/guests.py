@@ -16,7 +16,8 @@ from kubernetes.aio.client.configuration import Configuration
 
 from fipop.errors import GuestError, StartError
 from fipop.interfaces import ApiRequest, ApiResponse, ApiServer
-from fipop.jsons import JsonView, as_list, as_mapping, as_text
+from fipop.jsons import JsonView, as_mapping, as_text
+from fipop.kube.kubeconfig import find_current_context
 from fipop.kube.server import HttpServer
 from fipop.settings.yaml import RefusedError, parse_yaml
 
@@ -56,11 +57,10 @@ def read_kubeconfig(data: bytes, guest_id: str) -> GuestAccess:
     Nothing else of it counts: no program is run, no file is read, no proxy is used that it names.
     """
     document = _parse(data)
-    context = as_mapping(_named(document, "contexts", document.get("current-context")).get("context"))
-    if not context:
+    found = find_current_context(document)
+    if found is None:
         raise GuestError("the kubeconfig has no context that its current-context names")
-    cluster = as_mapping(_named(document, "clusters", context.get("cluster")).get("cluster"))
-    user = as_mapping(_named(document, "users", context.get("user")).get("user"))
+    cluster, user = found
     return GuestAccess(_read_server(cluster, guest_id), _read_token(user), _read_authority(cluster))
 
 
@@ -117,11 +117,6 @@ def _read_authority(cluster: JsonView) -> str:
         return base64.b64decode("".join(text.split()), validate=True).decode("ascii", errors="ignore")
     except ValueError:
         raise GuestError("the kubeconfig's certificate-authority-data is not base64: it may be cut") from None
-
-
-def _named(document: JsonView, entries: str, name: object) -> JsonView:
-    found = map(as_mapping, as_list(document.get(entries)))
-    return next((each for each in found if name and each.get("name") == name), {})
 
 
 class GuestServers:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fipop.jsons import JsonView, as_mapping, as_text
+from fipop.kube.kubeconfig import find_current_context
 from fipop.settings.yaml import RefusedError, parse_yaml
 from fipop.texts import is_object_name
 
@@ -49,9 +50,8 @@ def _find_server(text: str) -> str:
         kubeconfig = as_mapping(parse_yaml(text, max_bytes=MAX_KUBECONFIG_BYTES))
     except RefusedError:
         return ""
-    context = _named(kubeconfig.get("contexts"), kubeconfig.get("current-context"))
-    cluster = _named(kubeconfig.get("clusters"), as_mapping(context.get("context")).get("cluster"))
-    return as_text(as_mapping(cluster.get("cluster")).get("server")).strip()
+    cluster, _ = find_current_context(kubeconfig) or ({}, {})
+    return as_text(cluster.get("server")).strip()
 
 
 def _find_cluster(server: str) -> str:
@@ -62,11 +62,6 @@ def _find_cluster(server: str) -> str:
         return ""
     match = _CLUSTER_PATH.fullmatch(path)
     return match.group(1) if match else ""
-
-
-def _named(items: object, name: object) -> JsonView:
-    entries = (as_mapping(item) for item in items) if isinstance(items, list) else ()
-    return next((entry for entry in entries if name and entry.get("name") == name), {})
 
 
 def _decode(value: object) -> str | None:
