@@ -15,7 +15,7 @@ from fipop.api import names
 from fipop.api.codec import parse_time
 from fipop.api.objects import KubeObject, Metadata, read_metadata
 from fipop.api.spelling_warnings import CLUSTER_ANNOTATIONS, CLUSTER_LABELS, find_spelling_warnings
-from fipop.jsons import JsonView, as_mapping, as_text, as_texts
+from fipop.jsons import JsonView, as_list, as_mapping, as_text, as_texts
 from fipop.texts import LONGEST_WORD, clean, is_object_name
 
 CREDENTIAL_NAMESPACE = "cattle-global-data"
@@ -57,7 +57,6 @@ class ProvisioningCluster(KubeObject):
     of older clusters, named as their management Cluster, and of the local one).
     """
 
-    metadata: Metadata
     labels: Mapping[str, str]
     paused: bool
     wants_floating_ip: bool
@@ -113,7 +112,6 @@ class ProvisioningCluster(KubeObject):
 class ManagementCluster(KubeObject):
     """management.cattle.io/v3 Cluster: `name` is an id, `display_name` what people and ranges call it."""
 
-    metadata: Metadata
     display_name: str
     workspace: str
     provider: str
@@ -143,7 +141,6 @@ class ManagementCluster(KubeObject):
 class NamespaceInfo(KubeObject):
     """A Namespace, of which only its being there and its going matter."""
 
-    metadata: Metadata
     terminating: bool
 
 
@@ -253,7 +250,6 @@ def _parse_meta(obj: JsonView) -> Metadata:
 
 
 def _parse_pools(items: object) -> tuple[MachinePool, ...]:
-    pools = (as_mapping(item) for item in items) if isinstance(items, list) else ()
     return tuple(
         MachinePool(
             is_control_plane=pool.get("controlPlaneRole") is True,
@@ -261,7 +257,7 @@ def _parse_pools(items: object) -> tuple[MachinePool, ...]:
             config_name=as_text(as_mapping(pool.get("machineConfigRef")).get("name")),
             credential=as_text(pool.get("cloudCredentialSecretName")),
         )
-        for pool in pools
+        for pool in map(as_mapping, as_list(items))
     )
 
 
@@ -288,4 +284,4 @@ def _condition(conditions: object, kind: str) -> JsonView | None:
 
 
 def _conditions(value: object) -> Iterator[JsonView]:
-    return map(as_mapping, value if isinstance(value, list) else ())
+    return map(as_mapping, as_list(value))
