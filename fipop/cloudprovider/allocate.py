@@ -42,6 +42,11 @@ class ServiceRequest:
         return self.families[:1] if self.policy is FamilyPolicy.SINGLE_STACK else self.families
 
 
+INVALID_METHOD = "InvalidForwardMethod"
+"""The reason of a Service, in keepalived mode, that has its address all the same."""
+_NOT_AWAITED = frozenset({POOL_NOT_ALLOWED, INVALID_POOL, INVALID_METHOD})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why a Service waits; `reason` is that of its condition."""
@@ -52,7 +57,7 @@ class Refusal:
     @property
     def waits(self) -> bool:
         """Whether a Service waits for what is refused: for a pool that is closed to it, it does not."""
-        return self.reason not in (POOL_NOT_ALLOWED, INVALID_POOL)
+        return self.reason not in _NOT_AWAITED
 
     def to_finding(self, *, has_address: bool) -> ConditionContent:
         """Return what the condition of a Service says of it."""

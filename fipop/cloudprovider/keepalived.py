@@ -18,7 +18,7 @@ from random import Random
 
 from fipop.api.objects import read_metadata
 from fipop.api.service import Service
-from fipop.cloudprovider.allocate import Refusal
+from fipop.cloudprovider.allocate import INVALID_METHOD, Refusal
 from fipop.cloudprovider.caches import SOON, ConfigMapCache, ServiceCache
 from fipop.cloudprovider.metrics import ASSIGNMENTS, ServiceSnapshot
 from fipop.cloudprovider.needs import build_assigned_finding
@@ -41,8 +41,6 @@ ALL = "services"
 """The one key of the work queue: all Services are planned together."""
 EVERY_SECONDS = 300.0
 STATUSES_AT_ONCE = 16
-INVALID_METHOD = "InvalidForwardMethod"
-"""The one refusal of a Service that has its address all the same."""
 _ENDS = 2
 """A network of no more addresses has no first and last to leave out."""
 
@@ -117,7 +115,7 @@ class Plan:
     @property
     def waiting(self) -> dict[str, Refusal]:
         """Why Services wait, by uid."""
-        return {service.uid: each for service, each in self.refusals if each.reason != INVALID_METHOD}
+        return {service.uid: each for service, each in self.refusals if each.waits}
 
     def serve(self, service: Service) -> None:
         """Find the address of a Service; it keeps the one that it has if it cannot have another."""
@@ -305,7 +303,7 @@ class KeepalivedMode:
 
     def snapshot(self) -> ServiceSnapshot | None:
         """Return what the metrics show; None while this replica does not work."""
-        waiting = {uid for uid, refusal in self._refused if refusal.reason != INVALID_METHOD}
+        waiting = {uid for uid, refusal in self._refused if refusal.waits}
         return ServiceSnapshot(leading=True, waiting=len(waiting)) if self._client else None
 
     async def work(self, client: KubeClient) -> None:
