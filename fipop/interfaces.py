@@ -83,11 +83,6 @@ class Clock(Protocol):
         """Return seconds of a monotonic clock that counts the time for which the machine is suspended, too."""
 
 
-def boottime() -> float:
-    """Return seconds since the machine was started, suspended or not: a Lease runs on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 def end_process() -> None:
     """End this process at once, with exit code 1: what it does may go on no longer."""
     os._exit(1)
@@ -101,8 +96,8 @@ class SystemClock:
         return datetime.now(UTC)
 
     def boottime(self) -> float:
-        """Return seconds since the machine was started, suspended or not."""
-        return boottime()
+        """Return seconds since the machine was started, suspended or not: a Lease runs on while the machine sleeps."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 ApiFactory = Callable[[], ApiServer]

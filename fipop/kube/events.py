@@ -89,8 +89,8 @@ class EventRecorder:
         client: KubeClient,
         *,
         now: Callable[[], datetime],
+        instance: str,
         component: str = "fipop",
-        instance: str = "fipop",
     ) -> None:
         self._now = now
         self._client = client

@@ -32,9 +32,7 @@ class Gauges(Collector):
         return self._read()
 
 
-def build_gauge(
-    name: str, documentation: str, labels: Sequence[str] = (), series: Series = ()
-) -> GaugeMetricFamily:
+def build_gauge(name: str, documentation: str, labels: Sequence[str], series: Series) -> GaugeMetricFamily:
     """Return a gauge with these series: the values of its labels, and a number."""
     gauge = GaugeMetricFamily(name, documentation, labels=labels)
     for values, number in series:

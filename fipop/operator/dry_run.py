@@ -36,7 +36,7 @@ class DryRun:
     `ours_since` is since when our CRDs are there; None: they are not yet. `creates`: guest clusters get floating IPs.
     """
 
-    def __init__(self, client: KubeClient, ours_since: datetime | None, *, creates: bool = True) -> None:
+    def __init__(self, client: KubeClient, ours_since: datetime | None, *, creates: bool) -> None:
         self._client = client
         self._creates = creates
         self._has_reservations = ours_since is not None
@@ -49,7 +49,7 @@ class DryRun:
         self._statuses = StatusBuilder(inventory=self.cache, now=client.server_now)
 
     async def run(
-        self, carried: Mapping[str, Iterable[Address]], progress: Callable[[str], None] = lambda _step: None
+        self, carried: Mapping[str, Iterable[Address]], progress: Callable[[str], None]
     ) -> Inventory:
         """Decide as at a start, and return the cache of then; `carried` are the addresses that guest clusters use.
 

@@ -28,7 +28,6 @@ from fipop.deadlines import (
     STOP_MARGIN_SECONDS,
 )
 from fipop.errors import ConflictError, FipopError, NotFoundError, StartError
-from fipop.interfaces import boottime, end_process
 from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import LEASES
@@ -83,10 +82,10 @@ class LeaderElector:
         name: str,
         identity: str,
         random: Random,
+        clock: Callable[[], float],
+        end: Callable[[], None],
         times: LeaseTimes | None = None,
-        clock: Callable[[], float] = boottime,
         annotate: Annotate = lambda _found, _is_as_written: {},
-        end: Callable[[], None] = end_process,
     ) -> None:
         self.place = f"Lease {namespace}/{name}"
         self.holder = ""
