@@ -121,7 +121,8 @@ class Manager:
         self.inventory = inventory
         self.queues = queues
         self._began: datetime | None = None
-        self._is_working = False
+        self._takes_changes = False
+        """Whether a change of the cache causes work; not any more once `run` ends."""
         inventory.subscribe(self._changed)
 
         self.guests = guests = GuestDirectory(inventory=inventory, records=records, client=client)
@@ -251,9 +252,9 @@ class Manager:
         tasks: list[asyncio.Task[None]] = []
         try:
             await refresh()
-            # Changes until now were not enqueued: `enqueue_all` enqueues each object once.
-            self.begin()
-            self.enqueue_all()
+            # Changes until now were not enqueued: `_enqueue_all` enqueues each object once.
+            self._begin()
+            self._enqueue_all()
             parts = (
                 self.queues.objects.run(self.reconcile, concurrency=OBJECT_CONCURRENCY),
                 self.queues.visits.run(self.reconcile, concurrency=visits),
@@ -267,7 +268,7 @@ class Manager:
             for task in done:
                 task.result()
         finally:
-            self.end()
+            self._takes_changes = False
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -277,15 +278,15 @@ class Manager:
         """Whether this replica leads, and has listed everything."""
         return self._began is not None
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Take changes from now on, and begin with what the last leader knew."""
         self.handover.begin()
         found = self.handover.found
         self._began = found.at if found is not None else self._client.server_now()
         self.inventory.recall_reports(self.inventory.exists)
-        self._is_working = True
+        self._takes_changes = True
 
-    def enqueue_all(self) -> None:
+    def _enqueue_all(self) -> None:
         """Enqueue everything, first what lacks something, and a visit of each guest cluster.
 
         Nothing new is assigned before those are read that are not known.
@@ -310,10 +311,6 @@ class Manager:
         for each in map(request_reservation, inventory.reservations.all()):
             self.queues.add(each._replace(priority=Priority.BACKGROUND))
 
-    def end(self) -> None:
-        """Cause no more work."""
-        self._is_working = False
-
     async def reconcile(self, key: Key) -> RetryAfter | None:
         """Have the controller of a key's kind reconcile it; what the API server refuses is reported at its object."""
         registered = self._registry[key.kind]
@@ -337,7 +334,7 @@ class Manager:
         note = self.handover.write(found.get(names.ANNOTATION_HANDOVER, ""), is_as_written=is_as_written)
         return {
             names.ANNOTATION_WAITS: self._describe_waits(),
-            names.ANNOTATION_GUEST_PROBLEMS: self._describe_problems(),
+            names.ANNOTATION_GUEST_PROBLEMS: write_problems(self.guests.list_problems()),
             names.ANNOTATION_HANDOVER: note,
         }
 
@@ -347,10 +344,6 @@ class Manager:
         if not found:
             return ""
         return f"No new addresses are assigned until these report theirs: {list_some(found, MAX_WAITS)}."
-
-    def _describe_problems(self) -> str:
-        """Return what is wrong with the links of guest clusters, as the Lease has it; "" if nothing is known."""
-        return write_problems(self.guests.list_problems())
 
     def settings_changed(self, before: Settings, after: Settings) -> None:
         """Request a visit of every guest cluster; and if floating IPs are created from now on, each of them."""
@@ -364,7 +357,7 @@ class Manager:
 
     def _changed(self, resource: Resource, change: Change[Any], news: News) -> None:
         """Forget what is gone, and enqueue what the controllers have to reconcile."""
-        if not self._is_working:
+        if not self._takes_changes:
             return
         self.queues.add(*request_users(self.inventory, news))
         old = change.old
@@ -373,7 +366,7 @@ class Manager:
         if resource in {PROVISIONING_CLUSTERS, MANAGEMENT_CLUSTERS} and old is not None:
             guest_id = old.name if resource == MANAGEMENT_CLUSTERS else old.cluster_name
             # Its own reconciliation is too late: the guest may be back by then, and would count as visited.
-            if not self.guests.inventory.exists(guest_id):
+            if not self.inventory.exists(guest_id):
                 self.queues.add(*request_users(self.inventory, self.guests.drop(guest_id)))
                 self.gate.note_left(guest_id)
         event = Event(resource, change, self.discovery.find_changed(resource, change))
