@@ -147,36 +147,31 @@ def _report(snapshot: Snapshot, before: FloatingIP | None, after: FloatingIP) ->
     named = next(filter(None, map(read_addresses, texts)), frozenset())
     held = read_addresses(after.status.addresses)
     allocated = find_condition(after.status.conditions, ConditionType.ALLOCATED)
+    reason = allocated.reason if allocated is not None else ""
     return FloatingIPAdoption(
         namespace=after.namespace,
         name=after.name,
         cluster=snapshot.cluster_of(after.namespace, after.cluster or ""),
-        fate=_judge(snapshot, before, after, named, held),
+        fate=_judge(snapshot, after, named, held, reason) if before is not None else AdoptionResult.CREATED,
         before=_format(named),
         after=_format(held),
         range=after.current_range,
-        reason=allocated.reason if allocated is not None else "",
+        reason=reason,
         message=allocated.message if allocated is not None else "",
         refusal=_find_refusal(after),
     )
 
 
 def _judge(
-    snapshot: Snapshot,
-    before: FloatingIP | None,
-    after: FloatingIP,
-    named: frozenset[Address],
-    held: frozenset[Address],
+    snapshot: Snapshot, after: FloatingIP, named: frozenset[Address], held: frozenset[Address], reason: str
 ) -> AdoptionResult:
-    if before is None:
-        return AdoptionResult.CREATED
+    """Judge what becomes of a floating IP that exists; `reason` is that of its condition Allocated."""
     if named and named <= held:
         found = snapshot.cache.pools.get(after.status.range or "")
         is_inside = found is not None and all(each in found.pool for each in held)
         return AdoptionResult.ADOPTED if is_inside else AdoptionResult.OUT_OF_RANGE
     if named:
-        allocated = find_condition(after.status.conditions, ConditionType.ALLOCATED)
-        is_taken = allocated is not None and allocated.reason in {"AddressInUse", "AddressQuarantined"}
+        is_taken = reason in {"AddressInUse", "AddressQuarantined"}
         return AdoptionResult.DUPLICATE if is_taken else AdoptionResult.REFUSED
     return AdoptionResult.NEW if held else AdoptionResult.WAITING
 
