@@ -17,7 +17,7 @@ ANNOTATION_UPDATE_CONFIG_MAP = "updateConfigMap"
 ANNOTATION_PAUSED = f"{GROUP}/paused"
 ANNOTATION_FLOATING_IP = f"{GROUP}/floating-ip"
 ANNOTATION_IGNORE_CLAIM = f"{GROUP}/ignore-claim"
-"""On a floating IP: the ids of guests whose claim to its addresses an administrator found to be wrong."""
+"""On a floating IP: the ids of guest clusters whose reports of its addresses an administrator found to be wrong."""
 ANNOTATION_APPLIED = f"{GROUP}/applied"
 """On a guest's ConfigMap: the keys and values that fipop wrote last, as JSON."""
 

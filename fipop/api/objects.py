@@ -506,7 +506,7 @@ class ReservationSpec(YamlFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloatingIPReservation(KubeObject):
-    """The ledger's entry of one address."""
+    """Who has one address, or had it last."""
 
     spec: ReservationSpec
 

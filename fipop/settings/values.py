@@ -94,7 +94,7 @@ class GuestInstall(Word):
 
 
 class RolloutType(Word):
-    """How a changed chart or value reaches the fleet: in waves, or each guest cluster at its next visit."""
+    """How a changed chart or value reaches the fleet: some guest clusters at a time, or each at its next visit."""
 
     PROGRESSIVE = "Progressive"
     ALL = "All"
