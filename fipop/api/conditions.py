@@ -10,8 +10,6 @@ from enum import StrEnum
 from fipop.api.codec import Time, YamlFields
 from fipop.texts import clean
 
-MAX_MESSAGE_LENGTH = 1024
-
 
 class ConditionType(StrEnum):
     """What a condition speaks of. `Ready` sums up the others."""
@@ -99,6 +97,6 @@ def merge_conditions(
         old = before.get(condition.type)
         is_same = old is not None and old.status is condition.status
         since = (old.last_transition_time if is_same and old is not None else None) or now
-        message = clean(condition.message, MAX_MESSAGE_LENGTH)
+        message = clean(condition.message)
         merged.append(replace(condition, message=message, last_transition_time=since))
     return tuple(merged)

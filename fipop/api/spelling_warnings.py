@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from fipop.api import names
-from fipop.texts import clean, find_alike, is_namespace
+from fipop.texts import LONGEST_WORD, clean, find_alike, is_namespace
 
 MOST_NAMED = 3
 
@@ -61,7 +61,7 @@ def _find(what: str, given: Mapping[str, str], known: KnownKeys) -> Iterator[str
         meanings = known.get(key)
         if meanings is not None and value not in meanings:
             wanted = meanings if isinstance(meanings, _Ids) else '"true" or "false"'
-            yield f'The {what} {key} must be {wanted}: it is "{clean(value, 63)}".'
+            yield f'The {what} {key} must be {wanted}: it is "{clean(value, LONGEST_WORD)}".'
         meant = find_alike(key, known) if key not in known else ""
         if meant:
             yield f"The {what} {key} is not known: did you mean {meant}?"

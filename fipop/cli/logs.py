@@ -8,9 +8,7 @@ import sys
 from pythonjsonlogger.json import JsonFormatter
 
 from fipop.settings.options import Settings
-from fipop.settings.values import LogLevel
-
-TRACE = 5
+from fipop.settings.values import TRACE, LogLevel
 
 _LEVELS = {
     LogLevel.TRACE: TRACE,

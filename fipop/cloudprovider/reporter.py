@@ -14,7 +14,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.events import EventRecorder, EventType, reference_to
 from fipop.kube.resources import SERVICES
 from fipop.runtime.workqueue import RetryAfter
-from fipop.texts import clean
+from fipop.texts import LONGEST_WORD, clean
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Reporter:
 
     def report_other_writer(self, service: Service, manager: str, fields: frozenset[str]) -> None:
         """Warn of a field manager, "" for an unknown one, that changes what fipop writes."""
-        who = f"Field manager {clean(manager, 63)}" if manager else "An unknown writer"
+        who = f"Field manager {clean(manager, LONGEST_WORD)}" if manager else "An unknown writer"
         text = (
             f"{who} changes {', '.join(sorted(fields))} of the Service again and again. fipop waits 10 s before "
             "it writes that again, and twice as long each time. Stop the other writer."

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from fipop.api.codec import format_time
 from fipop.errors import ApiError, ConflictError, UnavailableError
 from fipop.jsons import Json
 from fipop.kube.client import KubeClient
@@ -151,7 +152,7 @@ class EventRecorder:
     async def _write(self, event: Json) -> None:
         """Write an event: who recorded it has noted that it is said."""
         now = self._now()
-        text = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        text = format_time(now)
         for _ in range(_MOST_TRIES):
             try:
                 with suppress(ConflictError):  # it was written within the last hour

@@ -43,12 +43,12 @@ from fipop.runtime.leader_election import LeaderElector
 from fipop.runtime.process import Process
 from fipop.runtime.queues import build_queues
 from fipop.settings.options import Settings
+from fipop.settings.values import TRACE
 from fipop.texts import clean
 
 logger = logging.getLogger(__name__)
 requests = logging.getLogger("fipop.requests")
 
-TRACE = 5
 VISITS_AT_ONCE = 256
 """As many as 2,000 guest clusters need of which a tenth hangs for the time of one request."""
 

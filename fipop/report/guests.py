@@ -21,7 +21,7 @@ from fipop.kube.client import KubeClient
 from fipop.kube.guests import GuestServers
 from fipop.rancher.matching import Guest
 from fipop.report.snapshot import Snapshot, Unread
-from fipop.texts import clean, read_name
+from fipop.texts import LONGEST_WORD, clean, read_name
 
 GUESTS_AT_ONCE = 16
 
@@ -109,7 +109,7 @@ async def _read_guest(
         return GuestReport(guest=guest_id, step=step, problem=str(error))
     return GuestReport(
         guest=guest_id,
-        version=clean(as_text(version.get("gitVersion")), 63),
+        version=clean(as_text(version.get("gitVersion")), LONGEST_WORD),
         config_map={
             clean(f"{each['metadata']['namespace']}/{GUEST_CONFIG_MAP} {key}"): clean(value)
             for each in config_maps

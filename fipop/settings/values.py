@@ -81,6 +81,10 @@ class LogLevel(Word):
     PANIC = "Panic"
 
 
+TRACE = 5
+"""The number of Trace, which Python's logging does not have."""
+
+
 class GuestInstall(Word):
     """In which guest clusters fipop installs: all, none, or those whose cluster has the label."""
 

@@ -8,7 +8,6 @@ import pytest
 from fipop import deadlines
 from fipop.addresses import gate, handover, quarantine, ranges, reports
 from fipop.api import service
-from fipop.api.conditions import MAX_MESSAGE_LENGTH
 from fipop.cloudprovider import pools, usage
 from fipop.guests import announced, config_map, desired, in_use
 from fipop.helm import command, process, proxy
@@ -16,6 +15,7 @@ from fipop.ipam import pool
 from fipop.kube import guests
 from fipop.settings.values import MAX_HELM_CONCURRENCY
 from fipop.settings.yaml import MAX_YAML_BYTES
+from fipop.texts import LONGEST_MESSAGE
 
 KIB, MIB = 1024, 1024 * 1024
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text()
@@ -26,7 +26,7 @@ ROWS = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE))
     ("row", "value"),
     [
         ("Parts of a pool, parts of its exclusions", f"{pool.MAX_PARTS:,}"),
-        ("Message of a condition", f"{MAX_MESSAGE_LENGTH:,} characters"),
+        ("Message of a condition", f"{LONGEST_MESSAGE:,} characters"),
         ("Chart values", f"{MAX_YAML_BYTES // KIB} KiB"),
         ("`helmConcurrency`", f"{MAX_HELM_CONCURRENCY}"),
         ("Time of a quarantine", f"{deadlines.MIN_QUARANTINE_SECONDS} s"),

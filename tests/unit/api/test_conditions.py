@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fipop.api.codec import format_time, parse_time
-from fipop.api.conditions import MAX_MESSAGE_LENGTH, Condition, ConditionType, Verdict, merge_conditions
+from fipop.api.conditions import Condition, ConditionType, Verdict, merge_conditions
+from fipop.texts import LONGEST_MESSAGE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 READY = Condition(type=ConditionType.READY, status=Verdict.TRUE, reason="Ready", last_transition_time=NOW)
@@ -30,7 +31,7 @@ def test_what_is_not_told_any_more_is_dropped() -> None:
 
 def test_a_message_is_cleaned_and_cut() -> None:
     (found,) = merge_conditions([], [replace(READY, message="a\n\x1b[2J" + "x" * 5000)], NOW)
-    assert len(found.message) <= MAX_MESSAGE_LENGTH
+    assert len(found.message) <= LONGEST_MESSAGE
     assert found.message.isprintable()
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from fipop.cli.logs import TRACE, configure_logging, set_log_level
+from fipop.cli.logs import configure_logging, set_log_level
 from fipop.settings.options import DEFAULTS
-from fipop.settings.values import LogLevel
+from fipop.settings.values import TRACE, LogLevel
 
 Written = Callable[[], str]
 
