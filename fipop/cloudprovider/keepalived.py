@@ -325,6 +325,7 @@ class KeepalivedMode:
         assert self._client is not None
         client = self._client
         config_map = await self._read(client)
+        about = reference_to(CONFIG_MAPS, read_metadata(config_map))
         served = [each for each in self.services.store.all() if each.is_load_balancer and not each.class_name]
         try:
             plan = make_plan(
@@ -336,7 +337,6 @@ class KeepalivedMode:
         except ValueError as error:
             text = f"Annotation {PLAN} cannot be read, and fipop changes nothing: {clean(str(error), 200)}. Repair it."
             logger.warning("Could not read annotation", extra={"annotation": PLAN, "error": str(error)})
-            about = reference_to(CONFIG_MAPS, read_metadata(config_map))
             self._events.record(about, EventType.WARNING, "AnnotationUnreadable", text)
             return RetryAfter(EVERY_SECONDS)
         refused: ApiError | None = None
@@ -349,7 +349,6 @@ class KeepalivedMode:
                 raise
             refused = error
             plan.keep(config_map, served, _refuse_write(error))
-            about = reference_to(CONFIG_MAPS, read_metadata(config_map))
             self._events.record(about, EventType.WARNING, WRITE_REFUSED, error.explain())
         unshown = await self._show_all(client, served, plan)
         failed = refused or unshown

@@ -95,10 +95,10 @@ def _judge(snapshot: Snapshot, target: _Target, answers: dict[int, Answer]) -> F
     subject = describe_guest(found.namespace, cluster, kind="Address", name=text)
     by_answer = {answer: [str(port) for port, one in answers.items() if one is answer] for answer in Answer}
     ports = "; ".join(f"TCP {', '.join(each)} {answer}" for answer, each in by_answer.items() if each)
-    message = f"{ports} (Service {', '.join(target.services[:3])}); Announced is {verdict}"
+    services = f"(Service {', '.join(target.services[:3])})"
     if not answers:
-        message = f"no TCP port to connect to (Service {', '.join(target.services[:3])})"
-        return point(subject, Severity.INFO, "NoPort", message)
+        return point(subject, Severity.INFO, "NoPort", f"no TCP port to connect to {services}")
+    message = f"{ports} {services}; Announced is {verdict}"
     is_answering = len(by_answer[Answer.SILENT]) < len(answers)
     if is_answering and verdict is not Verdict.FALSE:
         return point(subject, Severity.OK, "Answers", message)
