@@ -198,7 +198,7 @@ def _place_of(deployment: Json) -> str:
 
 
 def read_workload(deployment: Json) -> DeploymentState:
-    """Read a Deployment."""
+    """Read the Deployment of the operator."""
     spec, status = as_mapping(deployment.get("spec")), as_mapping(deployment.get("status"))
     pod = as_mapping(as_mapping(spec.get("template")).get("spec"))
     containers: list[Any] = as_list(pod.get("containers"))

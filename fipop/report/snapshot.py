@@ -82,7 +82,7 @@ _CLOCKS_APART_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentState:
-    """A Deployment: its image and ServiceAccount, and how many of its pods are ready."""
+    """The Deployment of the operator: its image and ServiceAccount, and how many of its pods are ready."""
 
     image: str
     service_account: str
