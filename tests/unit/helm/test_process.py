@@ -100,6 +100,23 @@ async def test_a_cancelled_task_returns_when_the_program_is_gone(tmp_path: Path)
     assert not is_alive(pid)
 
 
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_task_that_is_cancelled_while_the_program_starts_returns_when_it_is_gone(
+    tmp_path: Path, steps: int
+) -> None:
+    """It waited for the end of what the program had started: of an install, for minutes."""
+    path = tmp_path / "pid"
+    task = asyncio.create_task(run(f"sleep 60 & echo $! > {path}; wait", tmp_path))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    if path.exists():
+        await is_gone(int(path.read_text() or "0"))
+
+
 async def test_a_program_that_writes_much_does_not_hang(tmp_path: Path) -> None:
     ended = await run("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2", tmp_path)
     assert (len(ended.stdout), len(ended.stderr), ended.is_cut) == (STDOUT_BYTES, STDERR_BYTES, True)
