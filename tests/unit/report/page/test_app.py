@@ -260,10 +260,12 @@ async def read_pages(found: Snapshot, *paths: str) -> dict[str, tuple[int, str]]
 async def test_every_page_shows_every_fleet(name: str) -> None:
     found = FLEETS[name]
     ranges = [f"/range?name={each.name}" for each in found.cache.ranges.all()]
+    guests = list(dict.fromkeys(each.namespace for each in found.cache.floating_ips.all()))
     pages = await read_pages(
         found,
         *("/", "/?all=1", "/floating-ips", "/guests", "/guests?reachable=no", "/search", "/rollout"),
-        *(f"/guest?id={each.namespace}" for each in found.cache.floating_ips.all()),
+        # One of many that differ by their condition alone: a number that is prime to those of what differs beside it.
+        *(f"/guest?id={each}" for each in guests[:: 7 if len(guests) > 50 else 1]),
         *(f"/floating-ips?ready={each.value}" for each in Verdict),
         *(f"/search?q={each}" for each in ASKED),
         *(*ranges, *(f"{each}&block=10.7.7.0/24" for each in ranges)),
