@@ -97,15 +97,23 @@ async def run_process(
     returns or raises only when the program is gone. The limits hold from right after its start. Raises OSError if it
     cannot be started.
     """
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=dict(env),
-        cwd=folder,
-        start_new_session=True,
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(env),
+            cwd=folder,
+            start_new_session=True,
+        )
     )
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError as error:
+        # asyncio ends a start by a kill of the program alone, and then waits for all that the program started.
+        process, cancelled = await starting, error
     with suppress(ProcessLookupError):
         resource.prlimit(process.pid, resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
@@ -118,6 +126,8 @@ async def run_process(
         process.wait(),
     )
     try:
+        if cancelled is not None:
+            raise cancelled
         while not talk.done() and (seconds := seconds_left()) > 0:
             await asyncio.wait({talk}, timeout=seconds)
         timed_out = not talk.done()

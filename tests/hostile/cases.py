@@ -112,10 +112,6 @@ def config_map(**metadata: object) -> Json:
     return {"metadata": found, "data": {"cidr-global": "10.0.0.1/32"}}
 
 
-def is_helms(request: Request) -> bool:
-    return request.is_helms
-
-
 def helm_posts(plural: str) -> Callable[[Request], bool]:
     return lambda request: (
         request.is_helms and request.method == "POST" and request.path.endswith(f"/{plural}")

@@ -10,6 +10,7 @@ import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import timedelta
+from functools import cache
 from importlib import resources
 from itertools import islice
 from typing import Any
@@ -204,8 +205,9 @@ class Page:
         return web.Response(status=status, text=text, content_type="text/html", charset="utf-8")
 
 
+@cache
 def build_environment() -> jinja2.Environment:
-    """Return the templates: autoescape everywhere, and an unknown name is an error."""
+    """Return the templates, compiled once: autoescape everywhere, and an unknown name is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fipop.report.page"),
         autoescape=True,

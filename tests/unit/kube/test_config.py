@@ -151,7 +151,9 @@ async def test_a_current_context_that_does_not_exist_is_named(tmp_path, monkeypa
         await configure_from_kubeconfig()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "a: b", "{"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "a: b", "{", "a: [", "nonsense", "\0", "kind: Config\nclusters: 5\n"]
+)
 async def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path, text):
     broken = tmp_path / "broken"
     broken.write_text(text)

@@ -41,10 +41,10 @@ def test_what_is_no_block_is_refused(block: str) -> None:
 
 
 def test_many_far_parts_are_not_drawn_all() -> None:
-    text = ",".join(f"10.{first}.{second}.7" for first in range(40) for second in range(100))
+    text = ",".join(f"10.{first}.{second}.7" for first in range(40) for second in range(7))
     drawn = draw_map(snapshot(ranges=[build_range("pool", text)]), "pool")
     assert len(drawn.blocks) == 40
-    far = ",".join(f"{first}.{second}.0.7" for first in range(1, 120) for second in range(20))
+    far = ",".join(f"{first}.{second}.0.7" for first in range(1, 120) for second in range(3))
     found = draw_map(snapshot(ranges=[build_range("pool", far)]), "pool")
     assert len(found.blocks) == 119
 

@@ -229,8 +229,23 @@ def server() -> Iterator[Server]:
 
 
 @settings(max_examples=EXAMPLES)
-@given(world=worlds(), asked=st.lists(st.sampled_from(EVERYWHERE), min_size=1, max_size=3, unique=True))
-def test_who_says_of_an_address_what_the_objects_say(server: Server, world: World, asked: list[Ip]) -> None:
+@given(
+    world=worlds(),
+    asked=st.lists(st.sampled_from(EVERYWHERE), min_size=1, max_size=3, unique=True),
+    guest=st.sampled_from(GUESTS),
+    name=st.sampled_from(RANGES),
+    version=st.sampled_from((None, 4, 6)),
+)
+def test_who_and_free_say_what_the_objects_say(
+    server: Server, world: World, asked: list[Ip], guest: str, name: str, version: int | None
+) -> None:
+    check_addresses(server, world, asked)
+    check_guest(server, world, guest)
+    check_free(server, world, name, version)
+
+
+def check_addresses(server: Server, world: World, asked: list[Ip]) -> None:
+    """`who` says of an address what the objects say."""
     book = world.book
     for address in asked:
         code, found = server.run(world, "who", str(address))
@@ -269,9 +284,8 @@ def _is_given(book: View, range_name: str, address: Ip, space: str) -> bool:
     return found is not None and space_of_range(found) == space and address in book.given(found)
 
 
-@settings(max_examples=EXAMPLES)
-@given(world=worlds(), guest=st.sampled_from(GUESTS))
-def test_who_says_of_a_guest_each_of_its_addresses_once(server: Server, world: World, guest: str) -> None:
+def check_guest(server: Server, world: World, guest: str) -> None:
+    """`who` says of a guest cluster each of its addresses once."""
     _, found = server.run(world, "who", guest)
     told = [(each["space"], ipaddress.ip_address(each["address"])) for each in found["addresses"]]
     assert len(told) == len(set(told))
@@ -284,10 +298,20 @@ def test_who_says_of_a_guest_each_of_its_addresses_once(server: Server, world: W
 
 @settings(max_examples=EXAMPLES)
 @given(world=worlds())
-def test_status_check_metrics_and_web_ui_count_ranges_alike(server: Server, world: World) -> None:
+def test_status_check_and_web_ui_say_the_same(server: Server, world: World) -> None:
+    status, check = server.run(world, "status"), server.run(world, "check")
+    overview, *pages = server.page(
+        world, "/", *(f"/range?name={each['metadata']['name']}" for each in world.ranges)
+    )
+    check_counts(world, status[1], overview)
+    check_problems(world, status, check)
+    check_ready(world, *check)
+    check_tables(world, pages)
+
+
+def check_counts(world: World, status: Any, page: str) -> None:
+    """Status and web UI count ranges alike."""
     book = world.book
-    _, status = server.run(world, "status")
-    (page,) = server.page(world, "/")
     cells = re.findall(r'data-range="([^"]+)" data-family="([^"]*)" data-free="([^"]*)"', page)
     rows = {(name, family): free for name, family, free in cells}
     assert {each["what"] for each in status["unread"]} >= unread_of(world)
@@ -317,11 +341,9 @@ def full_ranges(status: Any) -> set[str]:
     return {each["name"] for each in status["problems"] if each["reason"] == "Full"}
 
 
-@settings(max_examples=EXAMPLES)
-@given(world=worlds())
-def test_what_status_calls_wrong_check_calls_wrong(server: Server, world: World) -> None:
-    status_code, status = server.run(world, "status")
-    check_code, check = server.run(world, "check")
+def check_problems(world: World, status_result: tuple[int, Any], check_result: tuple[int, Any]) -> None:
+    """What `status` calls wrong, `check` calls wrong."""
+    (status_code, status), (check_code, check) = status_result, check_result
     critical = [each for each in status["problems"] if each["severity"] == "critical"]
     failed = [each for each in check["checks"] if each["severity"] == "critical"]
     assert check["passed"] is (False if failed else None if world.refused else True)
@@ -335,11 +357,9 @@ def test_what_status_calls_wrong_check_calls_wrong(server: Server, world: World)
         assert twice == set(_had_twice(world.book))
 
 
-@settings(max_examples=EXAMPLES)
-@given(world=worlds())
-def test_a_fleet_that_the_operator_calls_ready_passes_the_check(server: Server, world: World) -> None:
+def check_ready(world: World, code: int, check: Any) -> None:
+    """A fleet that the operator calls ready passes the check."""
     book = world.book
-    code, check = server.run(world, "check")
     failed = {(each["kind"], each["name"]) for each in check["checks"] if each["severity"] == "critical"}
     ready = {
         f"{each['metadata']['namespace']}/{each['metadata']['name']}"
@@ -363,11 +383,8 @@ def _had_twice(book: View) -> Iterator[str]:
 # What is free
 
 
-@settings(max_examples=EXAMPLES)
-@given(world=worlds(), name=st.sampled_from(RANGES), version=st.sampled_from((None, 4, 6)))
-def test_free_offers_what_nobody_has_in_the_order_of_the_range(
-    server: Server, world: World, name: str, version: int | None
-) -> None:
+def check_free(server: Server, world: World, name: str, version: int | None) -> None:
+    """`free` offers what nobody has, in the order of the range."""
     book = world.book
     arguments = ("free", name, "--count", "20", *(("--family", f"IPv{version}") if version else ()))
     code, found = server.run(world, *arguments)
@@ -390,12 +407,9 @@ def test_free_offers_what_nobody_has_in_the_order_of_the_range(
 # The web UI
 
 
-@settings(max_examples=EXAMPLES)
-@given(world=worlds())
-def test_tables_and_maps_of_the_web_ui_show_what_who_says(server: Server, world: World) -> None:
+def check_tables(world: World, pages: list[str]) -> None:
+    """Tables and maps of the web UI show what `who` says."""
     book = world.book
-    paths = [f"/range?name={each['metadata']['name']}" for each in world.ranges]
-    pages = server.page(world, *paths)
     if not world.may_read(FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS):
         for text in pages:
             assert {*_rows(text).values()} <= {"held", "quarantined", "named", "unknown"}

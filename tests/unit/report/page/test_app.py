@@ -46,7 +46,6 @@ async def test_no_page_holds_what_a_stranger_wrote_but_as_text(address: str, pat
         assert "<img" not in text
         assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
         assert "unsafe" not in answer.headers["Content-Security-Policy"]
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert " style=" not in text, "the policy would drop it"
         for link in _links(text):
             assert not link.startswith(("/", "http")), link
@@ -75,7 +74,7 @@ async def test_a_name_that_leads_to_this_machine_is_refused(bind: str) -> None:
     ("method", "path", "host", "status"),
     [
         *(("GET", "/nothing", "", 404), ("POST", "/", "", 405), ("GET", "/healthz", "", 200)),
-        *(("GET", "/page.css", "", 200), ("GET", "/", "evil.example", 421)),
+        *(("GET", "/page.css", "", 200), ("GET", "/", "evil.example", 421), ("GET", "/", "", 200)),
     ],
 )
 async def test_every_answer_has_the_headers_that_keep_a_browser_safe(
@@ -260,10 +259,12 @@ async def read_pages(found: Snapshot, *paths: str) -> dict[str, tuple[int, str]]
 async def test_every_page_shows_every_fleet(name: str) -> None:
     found = FLEETS[name]
     ranges = [f"/range?name={each.name}" for each in found.cache.ranges.all()]
+    guests = list(dict.fromkeys(each.namespace for each in found.cache.floating_ips.all()))
     pages = await read_pages(
         found,
         *("/", "/?all=1", "/floating-ips", "/guests", "/guests?reachable=no", "/search", "/rollout"),
-        *(f"/guest?id={each.namespace}" for each in found.cache.floating_ips.all()),
+        # One of many that differ by their condition alone: a number that is prime to those of what differs beside it.
+        *(f"/guest?id={each}" for each in guests[:: 7 if len(guests) > 50 else 1]),
         *(f"/floating-ips?ready={each.value}" for each in Verdict),
         *(f"/search?q={each}" for each in ASKED),
         *(*ranges, *(f"{each}&block=10.7.7.0/24" for each in ranges)),
