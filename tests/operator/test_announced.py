@@ -211,18 +211,15 @@ async def test_a_new_leader_shows_what_the_former_one_showed_until_two_readings_
 # Rollouts
 
 
-async def rolled_out(*, options: dict[str, str] | None = None) -> Fleet:
+async def rolled_out() -> Fleet:
     """Have three guest clusters whose addresses are announced, with a target that was completed."""
     fleet = Fleet()
     fleet.set_options(
-        **{
-            "operateGuestClusterInterval": "60",
-            "kubevipUpdate": "true",
-            "kubevipRolloutCanaries": "1",
-            "kubevipRolloutMinSuccessTime": "60",
-            "kubevipRolloutProgressDeadline": "300",
-            **(options or {}),
-        }
+        operateGuestClusterInterval="60",
+        kubevipUpdate="true",
+        kubevipRolloutCanaries="1",
+        kubevipRolloutMinSuccessTime="60",
+        kubevipRolloutProgressDeadline="300",
     )
     fleet.add_range()
     for guest_id in ("c-m-a", "c-m-b", "c-m-c"):

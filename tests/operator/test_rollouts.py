@@ -25,11 +25,10 @@ def values(tag: str) -> str:
     return f"image:\n  tag: {tag}\n"
 
 
-async def started(*ids: str, unready: str = "", fleet: Fleet | None = None, **options: str) -> Fleet:
+async def started(*ids: str, fleet: Fleet | None = None, **options: str) -> Fleet:
     """Have guest clusters that have opted in; a rollout gives each 20 s to prove itself and 200 s at most."""
     fleet = fleet or Fleet()
     fleet.add_range(iprange="10.0.0.10-10.0.0.49")
-    fleet.helm.unready.update({unready} - {""})
     for each in ids:
         fleet.add_guest(each)
         fleet.opt_in(each)
