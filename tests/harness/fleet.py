@@ -617,7 +617,7 @@ class Fleet:
         self._put(("harvesterconfigs", WORKSPACE, f"nodes-{guest_id}"), networkName=network)
 
     def put_on_harvester(self, guest_id: str, harvester: str) -> None:
-        """Have a guest cluster's machines on network "vlan1" of a Harvester cluster, which Rancher knows by that name."""
+        """Have a guest cluster's machines on network "vlan1" of a Harvester cluster, registered by that name."""
         self.add_harvester(harvester)
         self.write_network(guest_id, "vlan1")
         self.write_credential(harvester, cluster_id=f"c-{harvester}")
