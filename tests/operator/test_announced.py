@@ -29,14 +29,6 @@ async def announced(*, interval: int = INTERVAL) -> Fleet:
     return fleet
 
 
-async def test_an_address_that_a_node_announces() -> None:
-    fleet = await announced()
-    assert fleet.condition(A, "Announced") == ("True", "Announced")
-    assert "n1" in fleet.message(A, "Announced")
-    assert "default/web" in fleet.message(A, "Announced")
-    assert "lastAnnounced" not in fleet.status(A)
-
-
 async def test_an_address_that_no_service_uses_costs_no_request() -> None:
     fleet = await announced()
     fleet.guests[A].remove_service()
@@ -103,7 +95,8 @@ async def test_the_clock_of_a_node_can_be_behind() -> None:
         assert fleet.condition(A, "Announced") == ("True", "Announced")
 
 
-async def test_a_node_with_a_long_name() -> None:
+async def test_an_address_that_a_node_announces() -> None:
+    """Also one with a long name."""
     fleet = await announced()
     name = ".".join(["n" * 60] * 4)
     fleet.guests[A].leader = name
@@ -111,6 +104,8 @@ async def test_a_node_with_a_long_name() -> None:
     await fleet.pass_time(AGREED)
     assert fleet.condition(A, "Announced") == ("True", "Announced")
     assert name in fleet.message(A, "Announced")
+    assert "default/web" in fleet.message(A, "Announced")
+    assert "lastAnnounced" not in fleet.status(A)
 
 
 async def test_another_address_is_not_called_announced_for_what_was_found_of_the_former_one() -> None:

@@ -126,7 +126,7 @@ NO_DEMAND: dict[str, dict[str, Any]] = {
     "an address by name": {"spec": {"loadBalancerIP": "192.0.2.1"}},
     "ignored": {"metadata": {"annotations": {"kube-vip.io/ignore": "true"}}},
     "being deleted": {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
-    "no load balancer": {"spec": {"type": "ClusterIP"}},
+    "no load balancer, which a ResourceQuota refused": {"spec": {"type": "NodePort"}},
     "another problem": {
         "status": {"conditions": [{"type": CONDITION, "status": "False", "reason": "AddressInUse"}]}
     },
@@ -168,15 +168,6 @@ extraEnv:
     guest.add_service(name="three", loadBalancerClass="example.com/edge")
     await fleet.pass_time(SOON)
     assert made(fleet) == [FIRST, SECOND]
-
-
-async def test_a_service_that_a_quota_refused_is_no_demand() -> None:
-    """A ResourceQuota of services.loadbalancers refuses the Service itself: there is none that could wait."""
-    fleet = await started()
-    fleet.guests[A].add_service(name="one")
-    fleet.guests[A].add_service(name="two", type="NodePort")  # what Kubernetes still admits
-    await fleet.pass_time(200)
-    assert made(fleet) == [FIRST]
 
 
 @pytest.mark.parametrize(
