@@ -1,11 +1,9 @@
 """Releases: helm installs to the target, retries, repairs; removal is asked for each guest cluster alone."""
 
-import asyncio
-
 import pytest
 
 from fipop.api import names
-from tests.harness.fleet import EVERY_GUEST, FLOATING_IPS, Fleet, build_fleet
+from tests.harness.fleet import FLOATING_IPS, Fleet, build_fleet
 
 A, B = "c-m-a", "c-m-b"
 X = "10.0.0.10"
@@ -57,20 +55,6 @@ async def test_an_opted_in_guest_cluster_gets_both_releases_once_it_has_a_floati
     assert fleet.guests[A].releases == BOTH
     assert fleet.condition(A, "KubeVipReady") == ("True", "Ready")
     assert fleet.condition(A, "Ready")[0] == "True"
-
-
-async def test_a_new_guest_cluster_has_both_releases_after_three_sessions() -> None:
-    fleet = Fleet()
-    fleet.add_range(clusterSelector=EVERY_GUEST)
-    fleet.add_guest(A, is_served=True)
-    fleet.opt_in(A)
-    await fleet.start(seconds=400, leader_election=False)
-    fleet.add_guest(B, is_served=True)
-    fleet.opt_in(B)
-    async with asyncio.timeout(60):
-        while fleet.guests[B].releases != BOTH:
-            await fleet.pass_time(0.1)
-    assert fleet.sessions[B] <= 3
 
 
 async def test_a_guest_cluster_whose_floating_ip_is_paused_is_only_read() -> None:
