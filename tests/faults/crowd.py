@@ -41,33 +41,27 @@ STALLED_SECONDS = 180.0
 SILENCE_PATIENCE_SECONDS = 60.0
 
 
-async def arrives(
-    left: Callable[[], int],
-    *,
-    stalled_seconds: float = STALLED_SECONDS,
-    pause: float = PAUSE_SECONDS,
-    clock: Callable[[], float] = time.monotonic,
-) -> bool:
-    """Wait until nothing is left; False where what is left has not become less for `stalled_seconds`."""
-    least, since = left(), clock()
+async def arrives(left: Callable[[], int]) -> bool:
+    """Wait until nothing is left; False where what is left has not become less for STALLED_SECONDS."""
+    least, since = left(), time.monotonic()
     while least > 0:
-        if clock() - since > stalled_seconds:
+        if time.monotonic() - since > STALLED_SECONDS:
             return False
-        await asyncio.sleep(pause)
+        await asyncio.sleep(PAUSE_SECONDS)
         now = left()
         if now < least:
-            least, since = now, clock()
+            least, since = now, time.monotonic()
     return True
 
 
-def crowd(size: int, seed: int = SEED) -> Plan:
+def crowd(size: int) -> Plan:
     return Plan(
         scenario=CROWD,
         family="a crowd, two writers",
         rules=HARM,
         others=HARM,
         operators=2,
-        seed=seed,
+        seed=SEED,
         size=size,
     )
 

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -105,15 +104,10 @@ class Operator:
 class Lane:
     """The control plane, Rancher, guests in memory, operators, and the recorder of all that happens."""
 
-    def __init__(
-        self, fleet: LocalFleet, number: int, *, log_level: str = "Info", package: Path | None = None
-    ) -> None:
+    def __init__(self, fleet: LocalFleet, number: int) -> None:
         self.number = number
         # No program of a lane asks the world outside: reading the system's authorities is a twentieth of each start.
         self._environment = {"SSL_CERT_FILE": os.devnull}
-        if package:
-            self._environment["PYTHONPATH"] = str(package)
-        self._log_level = log_level
         self.guests: dict[str, RecordedGuest] = {}
         self.clusters: dict[str, str] = {}
         self.operators: dict[str, Operator] = {}
@@ -147,7 +141,6 @@ class Lane:
                 "kubevipGuestInstall": "disabled",
                 "operateGuestClusterInterval": "30",
                 "serviceVisitSeconds": "2",
-                "logLevel": self._log_level,
             },
         )
         await self._installation.install()
@@ -162,9 +155,7 @@ class Lane:
             await operator.stop()
         await self._exits.aclose()
 
-    async def operator(
-        self, name: str, *arguments: str, environment: Mapping[str, str] | None = None
-    ) -> Operator:
+    async def operator(self, name: str, *arguments: str) -> Operator:
         """The operator of that name; prepared where it was not yet."""
         if name in self.operators:
             return self.operators[name]
@@ -192,7 +183,7 @@ class Lane:
             f"--kubeconfig={kubeconfig}",
             *arguments,
             name=name,
-            environment={**self._environment, **(environment or {})},
+            environment=self._environment,
         )
         operator = self.operators[name] = Operator(name, process, proxy)
         return operator
@@ -212,13 +203,11 @@ class Lane:
             self.steady[guest_id] = await self._bring_up(plan)
         return guest_id
 
-    async def new_guest(
-        self, name: str, *, network: str = "default/vlan10", kind: GuestKind = GuestKind.HARVESTER
-    ) -> str:
+    async def new_guest(self, name: str, *, kind: GuestKind = GuestKind.HARVESTER) -> str:
         """A guest as people make them; gone when the plan is done. Its id is made of its name."""
         guest_id = f"c-m-{name.replace('-', '')[:8]:x<8}"
         self.passing[guest_id] = await self._bring_up(
-            self.player.plan_guest(name, cluster_id=guest_id, network=network, kind=kind)
+            self.player.plan_guest(name, cluster_id=guest_id, network="default/vlan10", kind=kind)
         )
         return guest_id
 
@@ -293,10 +282,8 @@ class Lane:
             },
         )
 
-    async def edit_range(
-        self, name: str, *, annotations: Mapping[str, str | None] | None = None, **spec: Any
-    ) -> None:
-        await self._patch(f"{GROUP}/{RANGES}/{name}", annotations, spec)
+    async def edit_range(self, name: str, **spec: Any) -> None:
+        await self._patch(f"{GROUP}/{RANGES}/{name}", None, spec)
 
     async def delete_range(self, name: str) -> None:
         """Delete a range, in use or not, as an admin who means it."""
@@ -417,9 +404,9 @@ class Lane:
         """The addresses that its status names."""
         return (self.fip(guest, name).get("status") or {}).get("addresses") or []
 
-    def reservation(self, address: str, space: str = "default") -> Json:
+    def reservation(self, address: str) -> Json:
         """The reservation of an IPv4 address; empty where there is none."""
-        return self.recorder.now.get((RESERVATIONS, "", f"{space}.{address}"), {})
+        return self.recorder.now.get((RESERVATIONS, "", f"default.{address}"), {})
 
     async def wait(self, is_so: Callable[[], bool], *, seconds: float, pause: float = 0.03) -> bool:
         """Wait until it is so; False where it was not in time. `pause` is for questions that take long."""

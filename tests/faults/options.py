@@ -7,7 +7,7 @@ from pathlib import Path
 from localfleet.arguments import positive
 from tests.faults.crowd import CROWD
 from tests.faults.plans import Plan
-from tests.faults.selection import SCENARIOS, families
+from tests.faults.selection import SCENARIOS
 
 OUT = Path("out/faults")
 
@@ -38,30 +38,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="FILE",
         help="run the plans of these files again, one JSON a line; what fails goes to replay/ in --out",
     )
-    parser.add_argument(
-        "--family",
-        type=_family,
-        default="",
-        metavar="TEXT",
-        help="only plans whose family has this text in it",
-    )
     parser.add_argument("--every", type=positive, default=1, metavar="N", help="only every n-th plan")
     parser.add_argument(
         "--start", type=int, metavar="K", help="with --every: which of the N shares (default: the middle one)"
     )
-    parser.add_argument("--limit", type=positive, default=100_000, metavar="N", help="only the first n plans")
     parser.add_argument(
         "--crowd",
         type=positive,
         default=10_000,
         metavar="N",
         help="how many floating IPs make a crowd (default: 10000)",
-    )
-    parser.add_argument(
-        "--package", type=_package, metavar="FOLDER", help="run the fipop/ of this folder, such as a copy"
-    )
-    parser.add_argument(
-        "--log-level", default="Info", metavar="LEVEL", help="of the operators (default: Info)"
     )
     parser.add_argument(
         "--out",
@@ -73,19 +59,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.replay = [plan for plans in options.replay for plan in plans]
     return options
-
-
-def _family(text: str) -> str:
-    if not any(text in family for family in families()):
-        raise argparse.ArgumentTypeError(f"no family of plans has {text!r} in its name")
-    return text
-
-
-def _package(text: str) -> Path:
-    folder = Path(text).resolve()
-    if not (folder / "fipop" / "__init__.py").is_file():
-        raise argparse.ArgumentTypeError(f"{folder} has no package fipop/")
-    return folder
 
 
 def _plans(text: str) -> list[Plan]:

@@ -28,6 +28,7 @@ from tests.harness.invariants.runs import (
 from tests.harness.stored import Owner
 
 PATIENCE_SECONDS = 180.0
+"""Of a chapter, and of the end."""
 SILENCE_SECONDS = 5.0
 """Longer than from one resync to the next: what writes at each of them is heard."""
 RETURNS = {"careful": 2, "returns": 2, "quarantine": 2, "demand": 2}
@@ -90,36 +91,24 @@ class Result:
     history: str = ""
 
 
-async def run_plan(
-    lane: Lane,
-    plan: Plan,
-    reference: Reference | None,
-    *,
-    environment: Mapping[str, str] | None = None,
-    variant: str = "",
-    patience_seconds: float = PATIENCE_SECONDS,
-) -> Result:
-    """Run a plan from a clean lane; without a reference its end is not compared with another's.
-
-    `variant` is the name of a program that `environment` makes another one. No chapter, and no end, may take longer
-    than `patience_seconds`.
-    """
+async def run_plan(lane: Lane, plan: Plan, reference: Reference | None) -> Result:
+    """Run a plan from a clean lane; without a reference its end is not compared with another's."""
     result = Result(plan=plan)
     began = time.monotonic()
     scenario = ALL[plan.scenario]
-    operators = await _prepare(lane, plan, environment, variant)
+    operators = await _prepare(lane, plan)
     try:
         await lane.reset()
         await scenario.before(lane)
         await start_all(operators, plan)
         restarts = asyncio.create_task(_restart(operators, plan.restart_every_seconds))
         try:
-            await _play(lane, scenario, result, patience_seconds)
+            await _play(lane, scenario, result)
         finally:
             restarts.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await restarts
-        await _come_to_rest(lane, scenario, reference, operators, result, patience_seconds)
+        await _come_to_rest(lane, scenario, reference, result)
     finally:
         for operator in operators:
             await operator.stop()
@@ -129,15 +118,10 @@ async def run_plan(
     return result
 
 
-async def _prepare(
-    lane: Lane, plan: Plan, environment: Mapping[str, str] | None, variant: str
-) -> list[Operator]:
+async def _prepare(lane: Lane, plan: Plan) -> list[Operator]:
     arguments = (RESYNC,) if plan.election else (RESYNC, NO_ELECTION)
     kind = "elected" if plan.election else "free"
-    return [
-        await lane.operator(f"{kind}{variant}-{number}", *arguments, environment=environment)
-        for number in range(plan.operators)
-    ]
+    return [await lane.operator(f"{kind}-{number}", *arguments) for number in range(plan.operators)]
 
 
 async def start_all(operators: list[Operator], plan: Plan) -> None:
@@ -155,22 +139,15 @@ async def _restart(operators: list[Operator], every_seconds: float) -> None:
         operators[number % len(operators)].kill()
 
 
-async def _play(lane: Lane, scenario: Scenario, result: Result, patience_seconds: float) -> None:
+async def _play(lane: Lane, scenario: Scenario, result: Result) -> None:
     for number, chapter in enumerate(scenario.chapters, 1):
         await chapter.act(lane)
-        if not await lane.wait(lambda chapter=chapter: chapter.until(lane), seconds=patience_seconds):
+        if not await lane.wait(lambda chapter=chapter: chapter.until(lane), seconds=PATIENCE_SECONDS):
             result.violations.append(f"I4: chapter {number} does not end")
             return
 
 
-async def _come_to_rest(
-    lane: Lane,
-    scenario: Scenario,
-    reference: Reference | None,
-    operators: list[Operator],
-    result: Result,
-    patience_seconds: float,
-) -> None:
+async def _come_to_rest(lane: Lane, scenario: Scenario, reference: Reference | None, result: Result) -> None:
     """Wait for the end state, then for silence."""
     if result.violations:
         return
@@ -184,9 +161,9 @@ async def _come_to_rest(
     if reference is None:
         # What the end is, is not known yet.
         await lane.wait(
-            lambda: not problems() and quiet_for(lane) > SILENCE_SECONDS, seconds=patience_seconds
+            lambda: not problems() and quiet_for(lane) > SILENCE_SECONDS, seconds=PATIENCE_SECONDS
         )
-    if not await lane.wait(lambda: not problems(), seconds=patience_seconds):
+    if not await lane.wait(lambda: not problems(), seconds=PATIENCE_SECONDS):
         result.violations += [f"I4: {problem}" for problem in problems()[:8]]
         return
     # Who still sleeps is waited for: its silence begins when it may go on.

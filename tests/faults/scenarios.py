@@ -56,13 +56,9 @@ def _refused(lane: Lane, guest: str, name: str, reason: str) -> bool:
     return condition(lane.fip(guest, name), "Allocated") == ("False", reason)
 
 
-def _free(lane: Lane, address: str, space: str = "default") -> bool:
-    return not lane.reservation(address, space)
-
-
-def _in_quarantine(lane: Lane, address: str, guest: str, name: str, space: str = "default") -> bool:
+def _in_quarantine(lane: Lane, address: str, guest: str, name: str) -> bool:
     """Whether an address waits after a floating IP, and its guest no longer carries it."""
-    found = lane.reservation(address, space)
+    found = lane.reservation(address)
     return (
         bool(found)
         and not is_held(found)
@@ -636,7 +632,9 @@ PREDECESSOR = Scenario(
     chapters=(
         Chapter(
             act=_wait_a_little,
-            until=lambda lane: not lane.addresses("c-m-steady00", "early") and _free(lane, "10.11.0.10"),
+            until=lambda lane: (
+                not lane.addresses("c-m-steady00", "early") and not lane.reservation("10.11.0.10")
+            ),
         ),
         Chapter(act=_retire_predecessor, until=lambda lane: _is(lane, "c-m-steady00", "early")),
     ),

@@ -19,22 +19,6 @@ WITH_A_LEADER = frozenset({"appear", "moves", "burst", "demand"})
 _SLOW_PLANS = 4
 
 
-def families() -> frozenset[str]:
-    """All that a plan's `family` can be, but for the references'."""
-    every = [
-        *made.at_every_write("", 1),
-        *made.at_rates("", 0),
-        *made.about_events(""),
-        *made.at_the_start(""),
-        *made.with_two("", 0),
-        *made.with_a_leader(""),
-        *made.by_the_clock(""),
-        *outages(),
-        crowd(1),
-    ]
-    return frozenset(plan.family for plan in every)
-
-
 def stories(options: argparse.Namespace) -> list[str]:
     """The stories whose undisturbed runs are needed."""
     asked = [plan.scenario for plan in options.replay] or options.scenario or list(ALL)
@@ -48,9 +32,8 @@ def select(
 ) -> list[Plan]:
     """The plans of one call, in their order."""
     chosen = list(options.replay) or _ask_for(options, references, shown)
-    chosen = [plan for plan in chosen if options.family in plan.family]
     start = options.every // 2 if options.start is None else options.start % options.every
-    return chosen[start :: options.every][: options.limit]
+    return chosen[start :: options.every]
 
 
 def _ask_for(

@@ -101,11 +101,6 @@ def test_every_plan_is_one_line_and_comes_back_from_it() -> None:
     assert len({plan.to_line() for plan in made}) == len(made)
 
 
-def test_a_size_is_written_only_where_there_is_one() -> None:
-    assert "size" not in plans.undisturbed("moves").to_line()
-    assert Plan.from_line(crowd(150).to_line()).size == 150
-
-
 def test_only_a_run_to_which_nothing_is_done_is_a_reference() -> None:
     assert not plans.undisturbed("moves").is_disturbed
     assert all(plan.is_disturbed for plan in (*plans.with_two("moves", 0), *plans.by_the_clock("moves")))

@@ -26,6 +26,9 @@ _CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {
             "secretNamespaces": ["fleet-default", "team-a"],
             "crds": {"update": False},
+            "leaderElection": False,
+            "replicas": 1,
+            "strategy": "Recreate",
             "admissionPolicy": {"enabled": False},
         },
         (),

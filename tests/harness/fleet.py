@@ -44,6 +44,8 @@ EVERY_GUEST = {"matchLabels": {}}
 """A selector that every guest cluster matches."""
 CLUSTERS = "clusters"
 """The plural of both kinds of Cluster: provisioning ones have a namespace, management ones have none."""
+WEB = ("services", "default", "web")
+"""The Service of a guest cluster that has no other name."""
 SETTLE_SECONDS = 0.9
 """Long enough for all that needs no waiting, shorter than any back-off."""
 START_SECONDS = 10.0
@@ -176,34 +178,24 @@ class Guest(ApiInMemory):
         status = {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}
         self.put(key, {**made, "spec": {"type": "LoadBalancer", **spec}, "status": status})
 
-    def announce(
-        self, *addresses: str, name: str = "web", namespace: str = "default", node: str = "n1"
-    ) -> None:
+    def announce(self, *addresses: str, node: str = "n1") -> None:
         """Have a Service with an endpoint on a node, and kube-vip announce these addresses for it there."""
-        self.add_service(*addresses, name=name, namespace=namespace)
-        service = self.objects[("services", namespace, name)]
+        self.add_service(*addresses)
+        service = self.objects[WEB]
         annotations = {"kube-vip.io/loadbalancerIPs": ",".join(addresses), "kube-vip.io/vipHost": node}
-        self.put(
-            ("services", namespace, name),
-            {**service, "metadata": {**service["metadata"], "annotations": annotations}},
-        )
-        key = ("endpointslices", namespace, f"{name}-x")
-        labels = {"kubernetes.io/service-name": name}
+        self.put(WEB, {**service, "metadata": {**service["metadata"], "annotations": annotations}})
+        key = ("endpointslices", "default", "web-x")
+        labels = {"kubernetes.io/service-name": "web"}
         endpoints = [{"addresses": ["10.42.0.9"], "nodeName": node, "conditions": {"serving": True}}]
         made = _object(key)
         self.put(key, {**made, "metadata": {**made["metadata"], "labels": labels}, "endpoints": endpoints})
 
-    def stop_announcing(
-        self, name: str = "web", namespace: str = "default", *, note: str, node: str = "n1"
-    ) -> None:
+    def stop_announcing(self, *, note: str, node: str = "n1") -> None:
         """Have a Service leave type LoadBalancer as fipop's cloud provider and kube-vip leave it: with a note."""
-        service = self.objects["services", namespace, name]
+        service = self.objects[WEB]
         annotations = {"kube-vip.io/vipHost": node, names.GROUP + "/assigned": note}
         metadata = {**service["metadata"], "annotations": annotations}
-        self.put(
-            ("services", namespace, name),
-            {**service, "metadata": metadata, "spec": {"type": "ClusterIP"}, "status": {}},
-        )
+        self.put(WEB, {**service, "metadata": metadata, "spec": {"type": "ClusterIP"}, "status": {}})
 
     def put_workload(self, key: Key, image: str, *, release: str = "", **env: str) -> None:
         """Have a ready workload that runs one image; `release` is the helm release that it belongs to."""
@@ -487,11 +479,10 @@ class Fleet:
         """Have the floating IP of a guest cluster name others whose reports do not count."""
         self.annotate((FLOATING_IPS, guest_id, "web"), {names.ANNOTATION_IGNORE_CLAIM: ",".join(claimants)})
 
-    def move_to_space(self, *guest_ids: str, iprange: str, space: str = "lab", **spec: object) -> None:
-        """Create a range in another address space, and have the floating IPs of these guest clusters name it."""
-        self.add_range(space, iprange, addressSpace=space, **spec)
-        for guest_id in guest_ids:
-            self.ask_for_range(guest_id, space)
+    def move_to_space(self, guest_id: str, *, iprange: str, **spec: object) -> None:
+        """Create a range in address space "lab", and have the floating IP of a guest cluster name it."""
+        self.add_range("lab", iprange, addressSpace="lab", **spec)
+        self.ask_for_range(guest_id, "lab")
 
     def pause(self, guest_id: str) -> None:
         """Pause the floating IP of a guest cluster."""
@@ -625,10 +616,10 @@ class Fleet:
         """Write the HarvesterConfig of the machines of a guest cluster, in place."""
         self._put(("harvesterconfigs", WORKSPACE, f"nodes-{guest_id}"), networkName=network)
 
-    def put_on_harvester(self, guest_id: str, harvester: str, network: str = "vlan1") -> None:
-        """Have a guest cluster's machines on a Harvester cluster, which Rancher knows by that name."""
+    def put_on_harvester(self, guest_id: str, harvester: str) -> None:
+        """Have a guest cluster's machines on network "vlan1" of a Harvester cluster, registered by that name."""
         self.add_harvester(harvester)
-        self.write_network(guest_id, network)
+        self.write_network(guest_id, "vlan1")
         self.write_credential(harvester, cluster_id=f"c-{harvester}")
         pool = {
             "controlPlaneRole": True,
@@ -743,9 +734,9 @@ class Fleet:
         found: Json = self.floating_ip(guest_id, name).get("status") or {}
         return found
 
-    def range_status(self, name: str = "pool") -> Json:
-        """Return the status of a range; {} before the first."""
-        found: Json = self.memory.objects["floatingipranges", "", name].get("status") or {}
+    def range_status(self) -> Json:
+        """Return the status of range "pool"; {} before the first."""
+        found: Json = self.memory.objects[RANGES, "", "pool"].get("status") or {}
         return found
 
     def addresses(self, guest_id: str, name: str = "web") -> list[str]:

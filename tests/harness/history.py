@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from math import inf
@@ -177,7 +177,6 @@ class RecordedGuest(SimulatedGuest):
 
     guest_id: str = ""
     recorder: Recorder | None = None
-    hook: Callable[[], None] = lambda: None
     theirs: dict[str, str] = field(default_factory=dict)
     uses: list[Use] = field(default_factory=list)
     """All that its Services ever used."""
@@ -204,7 +203,6 @@ class RecordedGuest(SimulatedGuest):
         revision = await self.recorder.revision()
         answer = await SimulatedGuest.answer(self, method, path, query, accept, content_type, body)
         self.note(revision, by_admin=False)
-        self.hook()
         return answer
 
     def committed(self, key: Key, before: Json | None, after: Json | None) -> None:

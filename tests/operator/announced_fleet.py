@@ -48,25 +48,29 @@ async def take_time(_request: ApiRequest) -> None:
     await asyncio.sleep(REQUEST_SECONDS)
 
 
-async def come_up(guests: int) -> Fleet:
-    """Return a fleet whose addresses are announced, an hour later."""
+async def install(guests: int, *, racks: int = 1, **options: str) -> Fleet:
+    """Return a fleet in which kube-vip is installed, in guest clusters of so many racks."""
     fleet = Fleet()
     fleet.add_range("pool", "10.1.0.0/16")
     for number in range(guests):
         guest_id = f"c-m-{number}"
-        fleet.add_guest(guest_id).seconds = RANCHER_SECONDS
-        fleet.opt_in(guest_id)
+        fleet.add_guest(guest_id)
+        fleet.opt_in(guest_id, rack=f"rack-{number % racks}")
         fleet.ask(guest_id)
     fleet.helm.seconds = 0.1
     fleet.set_options(
-        kubevipRolloutType="All",
-        helmConcurrency="16",
-        guestRequestsPerSecond="1000",
-        operateGuestClusterInterval="36000",
+        kubevipRolloutType="All", helmConcurrency="16", guestRequestsPerSecond="1000", **options
     )
     await fleet.start(seconds=START_SECONDS, leader_election=False, resync_seconds=1e6)
     assert all(set(each.releases.values()) == {"deployed"} for each in fleet.guests.values())
+    return fleet
+
+
+async def come_up(guests: int) -> Fleet:
+    """Return a fleet whose addresses are announced, an hour later."""
+    fleet = await install(guests, operateGuestClusterInterval="36000")
     for guest_id, guest in fleet.guests.items():
+        guest.seconds = RANCHER_SECONDS
         guest.announce(*fleet.addresses(guest_id))
     fleet.link.before = take_time
     fleet.set_options(guestRequestsPerSecond=str(PACE))

@@ -19,10 +19,11 @@ from statistics import median
 from fipop.api import names
 from tests.harness.fleet import NAMESPACE, Fleet
 from tests.harness.virtual_time import run_virtually
+from tests.operator.announced_fleet import install
 
 MOST_RATIO, MOST_BYTES = 1.10, 64 * 1024
 STATE = ("configmaps", NAMESPACE, names.ROLLOUT_CONFIG_MAP)
-START_SECONDS, SETTLE_SECONDS, WINDOW_SECONDS, STEP_SECONDS = 900, 300, 100, 5
+SETTLE_SECONDS, WINDOW_SECONDS, STEP_SECONDS = 300, 100, 5
 BGP = """\
     env:
       vip_interface: eth1
@@ -42,34 +43,13 @@ async def spend(fleet: Fleet, seconds: float) -> float:
     return time.process_time() - began
 
 
-async def come_up(guests: int, entries: int) -> Fleet:
-    fleet = Fleet()
-    fleet.add_range("pool", "10.1.0.0/16")
-    for number in range(guests):
-        guest_id = f"c-m-{number}"
-        fleet.add_guest(guest_id)
-        fleet.opt_in(guest_id, rack=f"rack-{number % (entries + 10)}")
-        fleet.ask(guest_id)
-    fleet.helm.seconds = 0.1
-    fleet.set_options(
-        kubevipUpdate="true",
-        kubevipRolloutType="All",
-        kubevipChartValues=BGP,
-        helmConcurrency="16",
-        guestRequestsPerSecond="1000",
-    )
-    await fleet.start(seconds=START_SECONDS, leader_election=False, resync_seconds=1e6)
-    assert all(set(each.releases.values()) == {"deployed"} for each in fleet.guests.values())
-    return fleet
-
-
 def read_state(fleet: Fleet) -> int:
     return sum(len(each.encode()) for each in fleet.memory.objects[STATE]["data"].values())
 
 
 async def live(guests: int, entries: int, turns: int) -> tuple[list[tuple[float, float]], list[int]]:
     """Return the seconds of a visit and of a step, by turns without and with overrides, and the bytes of the state."""
-    fleet = await come_up(guests, entries)
+    fleet = await install(guests, racks=entries + 10, kubevipUpdate="true", kubevipChartValues=BGP)
     texts, found, sizes = ("", "".join(map(ENTRY.format, range(entries)))), [], [0, 0]
     for turn in range(2 * turns):
         fleet.set_options(kubevipChartValuesOverrides=texts[turn % 2])

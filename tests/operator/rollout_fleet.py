@@ -7,10 +7,9 @@ The oracle knows the fleet and what is written: which helm ran where, what each 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Protocol
 
 from fipop.helm.charts import Chart, Role, Target
 from fipop.helm.releases import Release, Status
@@ -20,6 +19,7 @@ from fipop.rollout.plan import Phase, Progress, ReleaseGoal, Rollout, advance, b
 from fipop.settings.options import DEFAULTS, Settings
 from fipop.settings.values import Amount, FailureStrategy, RolloutType
 
+LONGEST_SECONDS = 30_000.0
 TICK_SECONDS = 5.0
 JUDGED_TICK_SECONDS, QUIET_TICK_SECONDS = 10.0, 40.0
 """While helm runs nowhere and the leader knows the options: with guest clusters that are judged, and without."""
@@ -321,30 +321,8 @@ class Options:
     retry: str = ""
 
 
-class Leader(Protocol):
-    """A leader under test: it knows what is kept and what its own visits found."""
-
-    def step(self, options: Options, now: float) -> Rollout | None:
-        """Return what is to be written; None if nothing is."""
-
-    def apply(self) -> None:
-        """Let what was decided count: it is written."""
-
-    def note(self, guest: ModelGuest, now: float) -> None:
-        """Take in a visit."""
-
-    def note_turn(self, guest: ModelGuest, target: str, now: float) -> None:
-        """Take in that helm begins with a target."""
-
-    def goal(self, guest: ModelGuest, options: Options, now: float) -> ReleaseGoal:
-        """Return what the releases should be."""
-
-    def is_admitted(self, name: str) -> bool:
-        """Return whether a guest cluster is judged."""
-
-
-class PlanLeader:
-    """The plan of the product, fed as its controller does it."""
+class Leader:
+    """The plan of the product, fed as its controller does it: with what is kept, and what its own visits found."""
 
     def __init__(self, kept: Rollout | None, guests: Mapping[str, ModelGuest], now: float) -> None:
         self.kept, self.guests = kept, guests
@@ -355,6 +333,7 @@ class PlanLeader:
         self.next: tuple[Rollout | None, Progress] = (kept, self.progress)
 
     def step(self, options: Options, now: float) -> Rollout | None:
+        """Return what is to be written; None if nothing is."""
         rollout, progress = self.kept, self.progress
         if rollout is None or rollout.target.name != options.target:
             rollout, progress = (
@@ -373,8 +352,8 @@ class PlanLeader:
         return rollout if rollout != self.kept else None
 
     def apply(self) -> None:
-        self.kept, progress = self.next
-        self.progress = progress
+        """Let what was decided count: it is written."""
+        self.kept, self.progress = self.next
 
     def note(self, guest: ModelGuest, now: float) -> None:
         with_pods = self.is_admitted(guest.name)
@@ -454,7 +433,6 @@ class World:
         *,
         target: str = "A",
         policy: Policy = POLICY,
-        lead: Callable[[Rollout | None, Mapping[str, ModelGuest], float], Leader] = PlanLeader,
         helms: int = 4,
         seed: int = 0,
     ) -> None:
@@ -463,7 +441,7 @@ class World:
         self.guests = {each.name: each for each in guests}
         self.options = self.stepped = Options(target=target, policy=policy)
         self.kept: Rollout | None = None
-        self.make, self.helms = lead, helms
+        self.helms = helms
         self.writes = 0
         self.kill_at: dict[int, str] = {}
         self.helm_runs: list[tuple[float, str, str, str]] = []
@@ -479,7 +457,7 @@ class World:
     # What happens to leaders
 
     def start_leader(self) -> None:
-        self.leader = self.make(self.kept, self.guests, self.now)
+        self.leader = Leader(self.kept, self.guests, self.now)
         self.lead_at = self.now
         self.asked: dict[str, tuple[float, bool, bool]] = {}
         """By guest cluster, its last visit by this leader: when, whether it answered, whether it showed success."""
@@ -516,8 +494,8 @@ class World:
         while self.now < until:
             self.tick()
 
-    def run_until(self, phase: Phase, seconds: float = 30_000.0) -> None:
-        until = self.now + seconds
+    def run_until(self, phase: Phase) -> None:
+        until = self.now + LONGEST_SECONDS
         while self.now < until:
             self.tick()
             if (
@@ -526,7 +504,7 @@ class World:
                 and self.kept.target.name == self.options.target
             ):
                 return
-        raise RuleBrokenError(f"no {phase} within {seconds} s: {self.kept}")
+        raise RuleBrokenError(f"no {phase} within {LONGEST_SECONDS} s: {self.kept}")
 
     def tick(self) -> None:
         is_busy = self.queue or self.running or self.now - self.last_write < 60.0
@@ -1007,7 +985,7 @@ def _name(target: Target | None) -> str:
     return (target.part_of or target.name) if target is not None else ""
 
 
-def build_guests(size: int, target: str | None = "A", at: float = 0.0) -> list[ModelGuest]:
+def build_guests(size: int, target: str | None = "A") -> list[ModelGuest]:
     """Return guest clusters that all run a target; "" stands for releases of kube-fip-operator, None for none."""
     found = []
     for number in range(size):
@@ -1015,6 +993,6 @@ def build_guests(size: int, target: str | None = "A", at: float = 0.0) -> list[M
         if target is not None:
             for role in ROLES:
                 digest = digests_of(target)[role] if target else "old"
-                guest.history[role].append(Revision(digest, target, at))
+                guest.history[role].append(Revision(digest, target, 0.0))
         found.append(guest)
     return found

@@ -9,7 +9,7 @@ from fipop.metrics.counters import REGISTRY
 from tests.harness.fleet import EVERY_GUEST, Fleet
 from tests.harness.history import RANGES
 
-FEW, MANY = 10, 100
+FEW, MANY = 5, 50
 NEW = "c-m-new"
 HOUR = "3600"
 """Until the next visit of guest clusters that nothing changed."""

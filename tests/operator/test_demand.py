@@ -126,7 +126,7 @@ NO_DEMAND: dict[str, dict[str, Any]] = {
     "an address by name": {"spec": {"loadBalancerIP": "192.0.2.1"}},
     "ignored": {"metadata": {"annotations": {"kube-vip.io/ignore": "true"}}},
     "being deleted": {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
-    "no load balancer": {"spec": {"type": "ClusterIP"}},
+    "no load balancer, which a ResourceQuota refused": {"spec": {"type": "NodePort"}},
     "another problem": {
         "status": {"conditions": [{"type": CONDITION, "status": "False", "reason": "AddressInUse"}]}
     },
@@ -168,15 +168,6 @@ extraEnv:
     guest.add_service(name="three", loadBalancerClass="example.com/edge")
     await fleet.pass_time(SOON)
     assert made(fleet) == [FIRST, SECOND]
-
-
-async def test_a_service_that_a_quota_refused_is_no_demand() -> None:
-    """A ResourceQuota of services.loadbalancers refuses the Service itself: there is none that could wait."""
-    fleet = await started()
-    fleet.guests[A].add_service(name="one")
-    fleet.guests[A].add_service(name="two", type="NodePort")  # what Kubernetes still admits
-    await fleet.pass_time(200)
-    assert made(fleet) == [FIRST]
 
 
 @pytest.mark.parametrize(
@@ -401,6 +392,22 @@ async def test_a_namespace_with_a_pool_of_fipop_gets_a_floating_ip_of_its_own() 
     assert made(fleet) == ["shop"]
 
 
+async def test_a_service_whose_floating_ip_is_gone_gets_one_of_its_namespace() -> None:
+    """The namespace has another one of its own."""
+    fleet = await started()
+    for name in ("shop-1", "shop-2"):
+        fleet.ask(A, name=name, serviceNamespace="shop")
+    await fleet.pass_time(20)
+    for number in range(2):
+        fleet.guests[A].add_service(name=f"web-{number}", namespace="shop")
+    await fleet.pass_time(60)
+    address = fleet.addresses(A, "shop-2")
+    fleet.give_up(A, "shop-2")
+    await fleet.pass_time(300)
+    (back,) = [name for name in made(fleet) if fleet.addresses(A, name) == address]
+    assert fleet.floating_ip(A, back)["spec"].get("serviceNamespace") == "shop"
+
+
 # Who has it
 
 
@@ -500,7 +507,7 @@ async def test_a_guest_cluster_costs_rancher_two_requests_a_minute() -> None:
 
 async def test_a_guest_cluster_that_lies_exhausts_its_own_share_alone() -> None:
     fleet = await started(A, B, iprange="10.0.0.10-10.0.0.30")
-    for number in range(600):
+    for number in range(60):
         fleet.guests[A].add_service(name=f"lie-{number}")
     fleet.guests[B].add_service(name="one")
     fleet.guests[B].add_service(name="two")

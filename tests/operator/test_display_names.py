@@ -41,11 +41,10 @@ def leave(fleet: Fleet, guest_id: str = A) -> None:
     fleet.memory.remove(("namespaces", "", guest_id))
 
 
-def come_back(fleet: Fleet, guest_id: str = B, called: str = SHOP, *, uses: str = X) -> None:
+def come_back(fleet: Fleet) -> None:
     """Import it again: it still has its ConfigMap and Service."""
-    add(fleet, guest_id, called)
-    if uses:
-        fleet.guests[guest_id].add_service(uses)
+    add(fleet, B)
+    fleet.guests[B].add_service(X)
 
 
 # Removed and imported again

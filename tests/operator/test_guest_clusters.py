@@ -164,12 +164,6 @@ async def imported(provider: str) -> Fleet:
     return fleet
 
 
-async def test_an_imported_cluster_of_a_known_kind_is_a_guest_cluster_at_once() -> None:
-    fleet = await imported("k3s")
-    await fleet.pass_time(5)
-    assert list(fleet.held().values()) == [A]
-
-
 async def test_an_imported_cluster_of_an_unknown_kind_is_a_guest_cluster_once_it_was_ready_for_a_minute() -> (
     None
 ):
@@ -214,20 +208,6 @@ async def test_a_guest_cluster_that_was_reached_once_is_reported_as_disconnected
     if is_restarted:
         await fleet.restart(leader_election=False)
     await fleet.pass_time(60)
-    assert fleet.condition(A, "GuestConfigured") == ("False", "GuestDisconnected")
-
-
-async def test_a_guest_cluster_that_never_connected_is_provisioning_for_an_hour_at_most() -> None:
-    fleet = Fleet()
-    fleet.add_range()
-    fleet.add_guest(A, connected=False)
-    await fleet.start(leader_election=False)
-    fleet.ask(A)
-    await fleet.pass_time(60)
-    assert fleet.condition(A, "GuestConfigured") == ("Unknown", "GuestProvisioning")
-    assert fleet.addresses(A) == [X]
-    await fleet.skip_time(HOUR)
-    await fleet.pass_time(600)
     assert fleet.condition(A, "GuestConfigured") == ("False", "GuestDisconnected")
 
 

@@ -78,16 +78,11 @@ async def test_a_change_of_leader_delays_new_addresses_for_no_guest_cluster_that
     assert fleet.problems == []
 
 
-MANY = 200
-"""So many are read in 12 s at the pace of one Rancher; `make night` has 2,000 and 10,000."""
-
-
-@pytest.mark.parametrize("hanging", [0, MANY // 10])
-@pytest.mark.parametrize("end", LIMITS)
-async def test_a_guest_cluster_that_comes_while_the_leader_changes_has_its_address_at_once_among_many(
-    end: str, hanging: int
-) -> None:
-    assert await live(MANY, end, hanging=hanging) <= LIMITS[end][1]
+async def test_a_guest_cluster_that_comes_while_the_leader_changes_has_its_address_at_once_among_many() -> (
+    None
+):
+    """To read so many takes longer, at the pace of one Rancher; `make night` has 2,000 and 10,000."""
+    assert await live(120, "SIGTERM", hanging=12) <= LIMITS["SIGTERM"][1]
 
 
 async def test_guest_clusters_that_a_leader_gave_up_on_delay_new_addresses_once() -> None:

@@ -65,21 +65,16 @@ async def test_a_map_of_harvester_that_does_not_name_the_network_changes_nothing
     assert fleet.condition(A, "GuestConfigured") == ("True", "Configured")
 
 
-async def test_an_interface_that_contradicts_harvesters_map_is_a_condition() -> None:
+@pytest.mark.parametrize("right", ["enp9s0", "auto"])
+async def test_an_interface_that_contradicts_harvesters_map_is_a_condition(right: str) -> None:
+    """One that kube-vip chooses contradicts nothing."""
     fleet = await on_harvester(json.dumps({"default/vlan1": "enp9s0"}))
     assert fleet.condition(A, "GuestConfigured") == ("False", "InterfaceMismatch")
     assert "enp9s0" in fleet.message(A, "GuestConfigured")
-    fleet.change_range("vlan", interface="enp9s0")
+    fleet.change_range("vlan", interface=right)
     await fleet.pass_time(VISITED)
     assert fleet.condition(A, "GuestConfigured") == ("True", "Configured")
-
-
-async def test_an_interface_that_kube_vip_chooses_contradicts_nothing_and_reaches_the_config_map() -> None:
-    fleet = await on_harvester(json.dumps({"default/vlan1": "enp9s0"}))
-    fleet.change_range("vlan", interface="auto")
-    await fleet.pass_time(VISITED)
-    assert fleet.condition(A, "GuestConfigured") == ("True", "Configured")
-    assert fleet.guests[A].config_map["interface-global"] == "auto"
+    assert fleet.guests[A].config_map["interface-global"] == right
 
 
 async def on_harvester(text: str) -> Fleet:

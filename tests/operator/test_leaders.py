@@ -17,7 +17,7 @@ from localfleet.simulated import Answer
 from tests.harness.fleet import FLOATING_IPS, NAMESPACE, RANGES, RESERVATIONS, Fleet, Running, build_fleet
 
 A, B, X, Y = "c-m-a", "c-m-b", "10.0.0.10", "10.0.0.11"
-ELSEWHERE = "elsewhere"
+ELSEWHERE, NOBODY = "elsewhere", "c-m-nobody"
 KEPT = 5
 CRD = ("customresourcedefinitions", "", f"{RESERVATIONS}.kubefip.k8s.binbash.org")
 
@@ -159,6 +159,7 @@ class Installations:
     def __post_init__(self) -> None:
         self.fleet.memory.put(("namespaces", "", ELSEWHERE), {"metadata": {"name": ELSEWHERE}})
         self.fleet.opt_in(A)
+        self.fleet.ask(A)
 
     def begin(self, namespace: str) -> None:
         """Install fipop there."""
@@ -180,13 +181,16 @@ class Installations:
                 self.fleet.memory.remove(key)
 
     async def work(self, seconds: float) -> list[str]:
-        """Ask for an address every 2 s and give it up; return whose work it was, in order, without repetitions."""
+        """Ask for an address every 2 s and give it up; return whose work it was, in order, without repetitions.
+
+        It is for a namespace of no guest cluster: nothing but addresses is to be done.
+        """
         self.writes.clear()
         for _ in range(int(seconds / 2)):
             self.asked += 1
-            self.fleet.ask(A, name=f"web-{self.asked}")
+            self.fleet.ask(NOBODY, name=f"web-{self.asked}")
             if self.asked > KEPT:
-                self.fleet.give_up(A, f"web-{self.asked - KEPT}")
+                self.fleet.give_up(NOBODY, f"web-{self.asked - KEPT}")
             await self.fleet.pass_time(2)
         assert self.fleet.problems == []
         assert self.fleet.helm.runs.count(("upgrade", self.url)) <= len(self.fleet.guests[A].releases)
@@ -234,9 +238,9 @@ async def test_of_two_installations_one_works_and_each_guest_cluster_is_installe
     assert await both.work(120) == [both.named]
     assert both.fleet.helm.runs.count(("upgrade", both.url)) == 2
     assert [each.restarts for each in both.fleet.operators] == [0, 0]
-    await both.fleet.pass_time(800)
-    version = both.fleet.memory.version
     await both.fleet.pass_time(600)
+    version = both.fleet.memory.version
+    await both.fleet.pass_time(200)
     assert both.fleet.commits_since(version) == []
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.fleet import FLOATING_IPS, Fleet, build_fleet
+from tests.harness.fleet import Fleet, build_fleet
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y, Z = "10.0.0.10", "10.0.0.11", "10.0.0.12"
@@ -49,6 +49,7 @@ async def test_a_reservation_that_vanishes_is_created_again_while_its_owner_asks
     await fleet.pass_time(5)
     assert fleet.held() == {NAME: A, f"default.{Y}": B}
     assert (fleet.addresses(A), fleet.guests[A].addresses) == ([X], {X})
+    assert fleet.problems == []
     fleet.change_range(iprange="10.0.0.10-10.0.0.13")
     fleet.ask(C)
     await fleet.pass_time(5)
@@ -135,17 +136,3 @@ async def test_a_reservation_that_vanished_while_no_leader_worked_is_created_aga
     await fleet.start(leader_election=False)
     await fleet.pass_time(60)
     assert fleet.held() == {NAME: A, f"default.{Y}": B, f"default.{Z}": C}
-
-
-async def test_no_status_stops_to_name_an_address_whose_reservation_vanishes() -> None:
-    fleet = await holding()
-    named = set()
-    key = (FLOATING_IPS, A, "web")
-    fleet.memory.listeners.append(
-        lambda _: named.add(tuple(fleet.memory.objects[key]["status"]["addresses"]))
-    )
-    fleet.change(A, ipFamilyPolicy="RequireDualStack")
-    fleet.remove_reservation(NAME)
-    await fleet.pass_time(700)
-    assert named == {(X,)}
-    assert fleet.held()[NAME] == A

@@ -14,7 +14,7 @@ BOUNDED = {
 """Collections that grow up to a number of their own."""
 AFTER_QUARANTINE_SECONDS = 100_000
 """An imported guest cluster counts as using its addresses for 24 h after its removal from Rancher."""
-ROUNDS, COMING = 3, 14
+ROUNDS, COMING = 2, 8
 STAYING = [f"c-m-stays-{number}" for number in range(6)]
 
 

@@ -205,31 +205,3 @@ async def test_an_unknown_name_is_warned_of_and_changes_nothing() -> None:
     [message] = reports(fleet, "UnwiseOption")
     assert 'option "kubevipUpdates" is unknown (did you mean "kubevipUpdate"?)' in message
     assert reports(fleet, "BadOption") == []
-
-
-BAD = {
-    "logLevel": "Loud",
-    "kubevipReleaseName": "x" * 54,
-    "kubevipChartValues": "env:\n\tbgp_password: hunter2",
-    "kubevipRolloutType": "Sudden",
-}
-"""Bad values of some options; `test_options` of the settings has all."""
-
-
-async def test_each_bad_option_is_reported_at_once_with_what_is_accepted_and_no_release_changes() -> None:
-    fleet = build_opted_in()
-    fleet.set_options(kubevipUpdate="true")
-    await fleet.start(leader_election=False)
-    await fleet.pass_time(VISITED)
-    secrets = fleet.guests[A].of_kind("secrets")
-    assert set(fleet.guests[A].releases.values()) == {"deployed"}
-    fleet.set_options(**BAD)
-    await fleet.pass_time(POLL_SECONDS + 1)
-    messages = {each.split()[1]: each for each in reports(fleet, "BadOption")}
-    assert messages.keys() == BAD.keys()
-    for option, bad in BAD.items():
-        assert " must " in messages[option]
-        assert repr(bad) in messages[option] or "line 2, column 1): the line is indented" in messages[option]
-        assert "hunter2" not in messages[option]
-    await fleet.pass_time(VISITED)
-    assert fleet.guests[A].of_kind("secrets") == secrets, "no revision was made"

@@ -56,15 +56,6 @@ async def in_conflict(*more: str) -> Fleet:
     return fleet
 
 
-async def test_a_conflict_stays_known_over_a_restart_while_its_user_is_disconnected() -> None:
-    fleet = await in_conflict()
-    fleet.disconnect(B)
-    await fleet.restart(leader_election=False)
-    await fleet.pass_time(2 * RETRY)
-    assert X not in fleet.guests[A].addresses
-    assert fleet.condition(A, "Ready")[0] == "False"
-
-
 async def test_a_conflict_stays_known_when_the_machines_of_fipop_and_rancher_boot_again() -> None:
     fleet = await in_conflict()
     await fleet.stop()
@@ -76,19 +67,6 @@ async def test_a_conflict_stays_known_when_the_machines_of_fipop_and_rancher_boo
     fleet.connect(B)
     await fleet.pass_time(20)
     assert X not in fleet.guests[A].addresses
-
-
-async def test_what_another_uses_goes_to_no_third_after_a_restart() -> None:
-    """The administrator follows our advice and deletes the floating IP that is in conflict."""
-    fleet = await in_conflict(C)
-    fleet.disconnect(B)
-    await fleet.restart(leader_election=False)
-    await fleet.pass_time(2 * RETRY)
-    fleet.give_up(A)
-    await fleet.pass_time(AFTER_QUARANTINE)
-    fleet.ask(C)
-    await fleet.pass_time(RETRY)
-    assert fleet.held() == {f"default.{Y}": C}
 
 
 async def test_a_use_that_began_in_a_quarantine_stays_known_over_a_restart() -> None:

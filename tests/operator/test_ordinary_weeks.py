@@ -1,23 +1,19 @@
 """Ordinary weeks of a Rancher fleet: migrations in waves, keys edited and put back, clusters away, names mistyped."""
 
-import asyncio
 import base64
 import json
 from typing import Any
 
+import pytest
+
 from fipop.api import names
 from tests.harness.fleet import CLUSTERS, EVERY_GUEST, NAMESPACE, WORKSPACE, Fleet, Guest, build_fleet
 from tests.harness.history import FLOATING_IPS
-from tests.harness.provider_stand_in import ProviderStandIn
 
 A, B, C = "c-m-a", "c-m-b", "c-m-c"
 X, Y = "10.0.0.10", "10.0.0.11"
 BOTH = {"kube-vip": "deployed", "kube-vip-cloud-provider": "deployed"}
 VISITED = 150
-RETRY = 65
-HARVESTER = ("daemonsets", "kube-system", "kube-vip")
-PARKED = "node-role.kubernetes.io/harvester-kube-vip-disabled"
-MIRRORED = "rancher/mirrored-kube-vip-kube-vip-iptables:v0.8.7"
 
 
 def build(*guest_ids: str, **spec: Any) -> Fleet:
@@ -47,11 +43,6 @@ def rollout(fleet: Fleet) -> dict[str, Any]:
     data = fleet.memory.objects["configmaps", NAMESPACE, names.ROLLOUT_CONFIG_MAP]["data"]
     found: dict[str, Any] = json.loads(data["rollout"])
     return found
-
-
-def is_parked(fleet: Fleet, guest_id: str = A) -> bool:
-    spec = fleet.guests[guest_id].objects[HARVESTER]["spec"]["template"]["spec"]
-    return PARKED in (spec.get("nodeSelector") or {})
 
 
 def install_as_predecessor(guest: Guest) -> None:
@@ -91,21 +82,6 @@ def install_as_predecessor(guest: Guest) -> None:
         )
 
 
-async def served(**limits: Any) -> Fleet:
-    fleet = Fleet()
-    per_guest = {"minAllocate": 1, "maxAllocate": 4, "releaseAfterSeconds": 120} | limits
-    fleet.add_range(iprange="10.0.0.10-10.0.0.29", clusterSelector=EVERY_GUEST, perGuest=per_guest)
-    guest = fleet.add_guest(A, is_served=True)
-    asyncio.get_running_loop().create_task(ProviderStandIn(guest).run())
-    await fleet.start()
-    await fleet.pass_time(20)
-    return fleet
-
-
-def made(fleet: Fleet) -> list[str]:
-    return sorted(key[2] for key in fleet.memory.of_kind(FLOATING_IPS) if key[1] == A)
-
-
 async def test_guest_clusters_that_are_migrated_in_a_second_wave_are_admitted_in_turn() -> None:
     """The first ones were migrated last week; ten more opt in at once, with the releases of kube-fip-operator."""
     first, second = [A, B], [f"c-m-{number}" for number in range(10)]
@@ -125,27 +101,6 @@ async def test_guest_clusters_that_are_migrated_in_a_second_wave_are_admitted_in
         fleet.opt_in(each)
     await fleet.pass_time(1500)
     assert (rollout(fleet)["phase"], rollout(fleet)["failed"]) == ("Completed", {})
-
-
-async def test_harvesters_kube_vip_with_the_image_of_rancher_makes_room() -> None:
-    fleet = build(A)
-    fleet.opt_in(A)
-    fleet.guests[A].put_workload(HARVESTER, MIRRORED, release="harvester-cloud-provider", svc_enable="true")
-    await begin(fleet)
-    fleet.ask(A)
-    await fleet.pass_time(120)
-    assert fleet.guests[A].releases == BOTH
-    assert is_parked(fleet)
-
-
-async def test_nothing_is_installed_beside_a_kube_vip_with_the_image_of_rancher() -> None:
-    fleet = build(A)
-    fleet.opt_in(A)
-    fleet.guests[A].put_workload(("daemonsets", "kube-system", "vip"), MIRRORED, svc_enable="true")
-    await begin(fleet)
-    fleet.ask(A)
-    await fleet.pass_time(VISITED)
-    assert fleet.guests[A].releases == {}
 
 
 async def test_a_release_that_was_uninstalled_with_its_history_is_installed_again_and_is_at_the_target() -> (
@@ -182,32 +137,22 @@ async def test_a_key_that_its_owner_edited_and_put_back_goes_with_its_floating_i
     assert fleet.quarantined() == set()
 
 
-async def test_releases_are_found_where_they_are_after_the_cluster_was_away_and_the_option_had_changed() -> (
-    None
-):
+@pytest.mark.parametrize("trouble", ["the cluster is away", "a mistyped clustername"])
+async def test_releases_are_found_where_they_are_after(trouble: str) -> None:
     """kubevipNamespace was changed for new guest clusters, months ago."""
     fleet = await installed(A)
     fleet.set_options(kubevipNamespace="networking")
     await fleet.pass_time(VISITED)
-    bring_back = fleet.take_away((CLUSTERS, WORKSPACE, f"cluster-{A}"))
-    await fleet.pass_time(120)
-    bring_back()
+    if trouble == "the cluster is away":
+        bring_back = fleet.take_away((CLUSTERS, WORKSPACE, f"cluster-{A}"))
+        await fleet.pass_time(120)
+        bring_back()
+    else:
+        for name in ("typo", f"cluster-{A}"):
+            fleet.annotate((FLOATING_IPS, A, "web"), {"clustername": name})
+            await fleet.pass_time(VISITED)
     await fleet.pass_time(2 * VISITED)
-    where = {key[1] for key, each in fleet.guests[A].of_kind("secrets").items()}
-    assert where == {"kube-system"}
-    assert fleet.condition(A, "Ready") == ("True", "Ready")
-
-
-async def test_releases_are_found_where_they_are_after_a_mistyped_clustername() -> None:
-    fleet = await installed(A)
-    fleet.set_options(kubevipNamespace="networking")
-    await fleet.pass_time(VISITED)
-    fleet.annotate(("floatingips", A, "web"), {"clustername": "typo"})
-    await fleet.pass_time(VISITED)
-    fleet.annotate(("floatingips", A, "web"), {"clustername": f"cluster-{A}"})
-    await fleet.pass_time(2 * VISITED)
-    where = {key[1] for key, each in fleet.guests[A].of_kind("secrets").items()}
-    assert where == {"kube-system"}
+    assert {key[1] for key in fleet.guests[A].of_kind("secrets")} == {"kube-system"}
     assert fleet.condition(A, "Ready") == ("True", "Ready")
 
 
@@ -223,20 +168,3 @@ async def test_a_floating_ip_beside_one_with_a_mistyped_cluster_name_is_written_
     assert fleet.addresses(A, "second") == [Y]
     told = fleet.condition(A, "GuestConfigured", "second")[0]
     assert (Y in fleet.guests[A].addresses) == (told == "True")
-
-
-async def test_a_service_whose_floating_ip_is_gone_gets_one_of_its_namespace() -> None:
-    """The namespace has another one of its own."""
-    fleet = await served()
-    fleet.ask(A, name="shop-1", serviceNamespace="shop")
-    fleet.ask(A, name="shop-2", serviceNamespace="shop")
-    await fleet.pass_time(20)
-    for number in range(2):
-        fleet.guests[A].add_service(name=f"web-{number}", namespace="shop")
-    await fleet.pass_time(60)
-    address = fleet.addresses(A, "shop-2")
-    fleet.give_up(A, "shop-2")
-    await fleet.pass_time(300)
-    back = [name for name in made(fleet) if fleet.addresses(A, name) == address]
-    assert len(back) == 1
-    assert fleet.floating_ip(A, back[0])["spec"].get("serviceNamespace") == "shop"

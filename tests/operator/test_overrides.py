@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -47,7 +48,11 @@ def upgraded(fleet: Fleet, since: int) -> set[str]:
     return {url.rpartition("/")[2] for verb, url in fleet.helm.runs[since:] if verb == "upgrade"}
 
 
-async def served(overrides: str = entry("west", "eth1") + entry("east", "eth2"), **options: str) -> Fleet:
+async def served(
+    overrides: str = entry("west", "eth1") + entry("east", "eth2"),
+    guests: Sequence[str] = GUESTS,
+    **options: str,
+) -> Fleet:
     """Have five guest clusters with their releases: three with label west, one with label east."""
     fleet = Fleet()
     fleet.set_options(
@@ -61,12 +66,12 @@ async def served(overrides: str = entry("west", "eth1") + entry("east", "eth2"),
         **options,
     )
     fleet.add_range(iprange="10.0.0.10-10.0.0.29")
-    for each in GUESTS:
+    for each in guests:
         fleet.add_guest(each)
         label = {"rack": "west"} if each in WEST else {"rack": "east"} if each in EAST else {}
         fleet.opt_in(each, **label)
     await fleet.start(leader_election=False)
-    for each in GUESTS:
+    for each in guests:
         fleet.ask(each)
     await fleet.pass_time(ROLLED_OUT)
     return fleet
@@ -285,7 +290,7 @@ def runs_in(fleet: Fleet, guest_id: str) -> int:
 @pytest.mark.parametrize("rollout_type", ["Progressive", "All"])
 async def test_labels_that_change_again_and_again_have_a_bound_and_a_condition(rollout_type: str) -> None:
     """A controller and GitOps fight about a label of one guest cluster, every 20 s."""
-    fleet = await served(kubevipRolloutType=rollout_type, operateGuestClusterInterval="30")
+    fleet = await served(guests=(A, E), kubevipRolloutType=rollout_type, operateGuestClusterInterval="60")
     began = runs_in(fleet, E)
     for number in range(180):
         fleet.opt_in(E, rack=("west", "east")[number % 2])

@@ -1,32 +1,21 @@
 """Pools that Services choose: the keys of a guest cluster, who may use them, and floating IPs for those that wait."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from tests.harness.fleet import EVERY_GUEST, Fleet
-from tests.harness.history import FLOATING_IPS
-from tests.harness.provider_stand_in import CONDITION, ProviderStandIn
+from tests.harness.provider_stand_in import CONDITION
+from tests.operator.test_demand import FIRST, SECOND, SOON, THIRD, A, addresses_of, made, started
 
-A = "c-m-a"
-FIRST = f"cluster-{A}-kubevip"
-SECOND, THIRD = f"{FIRST}-2", f"{FIRST}-3"
 VISITED = 150
 """Every guest cluster was visited twice in that time."""
-SOON = 45.0
-"""After so long a Service that waits has its address."""
 KVCP, FIPOP = "kubevip/kube-vip-cloud-provider", "registry.example:5000/platform/fipop"
 
 
 def keys(fleet: Fleet) -> dict[str, str]:
     """Return the keys of the guest cluster."""
     return dict(fleet.guests[A].config_map)
-
-
-def names(fleet: Fleet) -> list[str]:
-    """Return the names of the floating IPs."""
-    return sorted(key[2] for key in fleet.memory.of_kind(FLOATING_IPS))
 
 
 async def serving() -> Fleet:
@@ -167,24 +156,12 @@ def _image(repository: str) -> dict[str, str]:
 
 async def with_pool(**spec: Any) -> Fleet:
     """Have a guest cluster with `perGuest`, a floating IP for all Services, and one of pool dmz."""
-    fleet = Fleet()
+    fleet = await started()
     fleet.set_options(operateGuestClusterInterval="60")
-    limits = {"minAllocate": 1, "maxAllocate": 4, "releaseAfterSeconds": 120}
-    fleet.add_range(iprange="10.0.0.10-10.0.0.29", clusterSelector=EVERY_GUEST, perGuest=limits)
-    guest = fleet.add_guest(A, is_served=True)
-    asyncio.get_running_loop().create_task(ProviderStandIn(guest).run())
-    await fleet.start()
-    await fleet.pass_time(20)
     fleet.ask(A, name="dmz", pool="dmz", **spec)
     await fleet.pass_time(SOON)
-    guest.add_service("10.0.0.10", name="first")
+    fleet.guests[A].add_service("10.0.0.10", name="first")
     return fleet
-
-
-def addresses_of(fleet: Fleet, name: str, namespace: str = "default") -> list[str]:
-    """Return the addresses of a Service."""
-    status = fleet.guests[A].objects["services", namespace, name]["status"]
-    return [each["ip"] for each in (status.get("loadBalancer") or {}).get("ingress") or ()]
 
 
 async def test_a_service_of_a_full_pool_gets_a_floating_ip_of_the_pool_and_that_goes_with_it() -> None:
@@ -192,19 +169,19 @@ async def test_a_service_of_a_full_pool_gets_a_floating_ip_of_the_pool_and_that_
     guest = fleet.guests[A]
     guest.add_service(name="web-0", namespace="shop", pool="dmz")
     await fleet.pass_time(SOON)
-    assert (addresses_of(fleet, "web-0", "shop"), names(fleet)) == (["10.0.0.11"], [FIRST, "dmz"])
+    assert (addresses_of(fleet, "web-0", "shop"), made(fleet)) == (["10.0.0.11"], [FIRST, "dmz"])
     guest.add_service(name="web-1", namespace="shop", pool="dmz")
     await fleet.pass_time(2 * SOON)
-    assert names(fleet) == [FIRST, SECOND, "dmz"]
-    made = fleet.floating_ip(A, SECOND)["spec"]
-    assert (made["pool"], "poolNamespaces" in made, "serviceNamespace" in made) == ("dmz", False, False)
+    assert made(fleet) == [FIRST, SECOND, "dmz"]
+    spec = fleet.floating_ip(A, SECOND)["spec"]
+    assert (spec["pool"], "poolNamespaces" in spec, "serviceNamespace" in spec) == ("dmz", False, False)
     assert addresses_of(fleet, "web-1", "shop") == ["10.0.0.12"]
     assert keys(fleet)["allow-pool-dmz"] == "shop"
     guest.remove_service("web-1", "shop")
     await fleet.pass_time(60)
     guest.add_service(name="other", namespace="shop")  # without a pool: it keeps nothing of pool dmz
     await fleet.pass_time(300)
-    assert names(fleet) == [FIRST, THIRD, "dmz"]
+    assert made(fleet) == [FIRST, THIRD, "dmz"]
     assert "pool" not in fleet.floating_ip(A, THIRD)["spec"]
 
 
@@ -234,7 +211,7 @@ async def test_a_service_that_may_not_choose_a_pool_or_chooses_none_that_exists_
     for number in range(3):
         fleet.guests[A].add_service(name=f"web-{number}", namespace=namespace, pool=pool)
     await fleet.pass_time(4 * VISITED)
-    assert names(fleet) == [FIRST, "dmz"]
+    assert made(fleet) == [FIRST, "dmz"]
     assert fleet.condition(A, "DemandMet", FIRST) == ("True", "DemandMet")
     assert "waiting" not in fleet.status(A, FIRST)
     assert addresses_of(fleet, "web-0", namespace) == []
@@ -247,7 +224,7 @@ async def test_a_service_of_a_pool_that_another_writer_gives_addresses_to_is_no_
     for number in range(3):
         fleet.guests[A].add_service(name=f"web-{number}", namespace="dmz", pool="dmz")
     await fleet.pass_time(4 * VISITED)
-    assert names(fleet) == [FIRST, "dmz"]
+    assert made(fleet) == [FIRST, "dmz"]
 
 
 async def test_a_service_that_may_not_choose_a_pool_is_no_demand_whatever_a_provider_says() -> None:
@@ -259,7 +236,7 @@ async def test_a_service_that_may_not_choose_a_pool_is_no_demand_whatever_a_prov
         key = ("services", "other", f"web-{number}")
         fleet.guests[A].put(key, {**fleet.guests[A].objects[key], "status": {"conditions": [told]}})
     await fleet.pass_time(4 * VISITED)
-    assert names(fleet) == [FIRST, "dmz"]
+    assert made(fleet) == [FIRST, "dmz"]
 
 
 @pytest.mark.parametrize(("repository", "is_made"), [(KVCP, True), (FIPOP, False)])
@@ -278,7 +255,7 @@ async def test_where_kube_vip_cloud_provider_runs_a_service_waits_as_if_it_chose
     guest.add_service("10.0.0.10", name="first")
     guest.add_service(name="waits", namespace="shop", pool="dmz")
     await fleet.pass_time(VISITED)
-    assert names(fleet) == [FIRST, *([SECOND] if is_made else []), "dmz"]
+    assert made(fleet) == [FIRST, *([SECOND] if is_made else []), "dmz"]
     assert not is_made or "pool" not in fleet.floating_ip(A, SECOND)["spec"]
 
 
@@ -287,6 +264,6 @@ async def test_the_namespace_of_its_name_uses_a_pool_with_the_annotation_and_wit
     for number, pool in enumerate(["dmz", None, "dmz"]):
         fleet.guests[A].add_service(name=f"web-{number}", namespace="dmz", pool=pool)
     await fleet.pass_time(3 * SOON)
-    assert names(fleet) == [FIRST, SECOND, THIRD, "dmz"]
+    assert made(fleet) == [FIRST, SECOND, THIRD, "dmz"]
     assert [fleet.floating_ip(A, each)["spec"].get("pool") for each in (SECOND, THIRD)] == ["dmz", "dmz"]
     assert all(addresses_of(fleet, f"web-{number}", "dmz") for number in range(3))

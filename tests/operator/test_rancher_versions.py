@@ -1,4 +1,7 @@
-"""Clusters as Rancher 2.10 to 2.16 makes them, however they came into it: each is served, and found again."""
+"""Clusters as Rancher 2.10 to 2.16 makes them, however they came into it: each is served, and found again.
+
+What Rancher makes of a cluster differs between 2.10 and the later ones: only these have its display name on it.
+"""
 
 from dataclasses import replace
 
@@ -10,7 +13,7 @@ from tests.harness.fleet import CLUSTERS, EVERY_GUEST, WORKSPACE, Fleet
 
 NAME, X = "shop-berlin", "10.0.0.10"
 HARVESTER = HarvesterCluster(cluster_id="c-m-harv0001", display_name="hv1")
-VERSIONS = [(2, minor) for minor in range(10, 17)]
+VERSIONS = [(2, 10), (2, 16)]
 IMPORTED = (GuestKind.IMPORTED, GuestKind.LEGACY)
 
 

@@ -156,7 +156,6 @@ async def test_a_restart_changes_no_range_and_no_address(former: str) -> None:
         {"clusterSelector": {"matchLabels": {"net": "red"}}, "restrictToMatching": True},
         {"allowedClusters": ["another"]},
         {"allowedWorkspaces": ["another"]},
-        {"maxPerGuest": 1},
         {"skipEndIPs": True},
     ],
     ids=lambda edit: ",".join(edit),

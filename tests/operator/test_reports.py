@@ -314,19 +314,6 @@ async def test_a_use_stays_known_over_restarts_while_its_guest_cluster_cannot_be
     assert fleet.held() == {f"default.{Y}": A}
 
 
-async def test_a_use_in_a_cluster_that_is_imported_while_fipop_runs_is_assigned_to_no_other() -> None:
-    fleet = build(A)
-    await start(fleet)
-    await fleet.pass_time(300)
-    imported = fleet.add_guest(B, imported=True)
-    imported.add_service(X)
-    await fleet.pass_time(2)
-    fleet.ask(A)
-    await fleet.pass_time(2 * RETRY)
-    assert fleet.held() == {f"default.{Y}": A}
-    assert fleet.problems == []
-
-
 # Its own guest cluster
 
 
@@ -729,24 +716,6 @@ async def test_what_a_guest_cluster_uses_goes_to_no_other_though_status_and_rese
     assert fleet.problems == []
 
 
-async def test_a_restored_quarantine_frees_no_address_that_another_guest_cluster_uses() -> None:
-    fleet = build(A, B, C)
-    await fleet.pass_time(1)
-    fleet.reserve(X, A)
-    fleet.ask(A, has=X)
-    fleet.guests[B].add_service(X)
-    await start(fleet)
-    fleet.give_up(A)
-    await fleet.pass_time(AFTER_QUARANTINE)
-    fleet.ask(C)
-    await fleet.pass_time(A_VISIT)
-    assert fleet.held() == {f"default.{Y}": C}
-    fleet.guests[B].remove_service()
-    fleet.ask(A, X)
-    await fleet.pass_time(AFTER_QUARANTINE)
-    assert fleet.holders(X) == {A}
-
-
 @pytest.mark.parametrize("is_status_kept", [True, False])
 async def test_guest_clusters_keep_their_addresses_if_reservations_are_lost_in_a_restore(
     is_status_kept: bool,
@@ -775,46 +744,3 @@ async def test_guest_clusters_keep_their_addresses_if_reservations_are_lost_in_a
     await fleet.pass_time(RETRY)
     assert fleet.held() == {f"default.{X}": A, f"default.{Y}": B, f"default.{Z}": C, "default.10.0.0.13": D}
     assert [fleet.guests[each].addresses for each in (A, B, C)] == [{X}, {Y}, {Z}]
-
-
-async def test_a_floating_ip_finds_its_address_again_in_the_key_that_fipop_wrote_to_its_guest_cluster() -> (
-    None
-):
-    """A floating IP was restored as it was created, without an address, and its reservation is lost."""
-    fleet = build(A, B)
-    await start(fleet)
-    fleet.ask(B)
-    await fleet.settle()
-    fleet.ask(A)
-    await fleet.settle()
-    assert fleet.addresses(A) == [Y]
-    await fleet.stop()
-    for each in (A, B):
-        fleet.give_up(each)
-    for name in fleet.held():
-        fleet.remove_reservation(name)
-    fleet.ask(A)
-    await start(fleet)
-    fleet.ask(B)
-    await fleet.pass_time(RETRY)
-    assert (fleet.addresses(A), fleet.addresses(B)) == ([Y], [X])
-
-
-async def test_an_address_that_was_assigned_after_the_backup_goes_to_no_other_while_it_is_used() -> None:
-    """Neither its floating IP nor its reservation is in the restored store."""
-    fleet = build(A, C)
-    await start(fleet)
-    fleet.ask(A)
-    await fleet.settle()
-    fleet.guests[A].add_service(X)
-    await fleet.stop()
-    fleet.give_up(A)
-    fleet.remove_reservation(f"default.{X}")
-    await start(fleet)
-    fleet.ask(C)
-    fleet.ask(C, X, name="second")
-    await fleet.pass_time(2 * A_VISIT)
-    assert fleet.held() == {f"default.{Y}": C}
-    fleet.ask(A, X)
-    await fleet.pass_time(RETRY)
-    assert fleet.held() == {f"default.{Y}": C, f"default.{X}": A}

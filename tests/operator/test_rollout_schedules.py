@@ -191,16 +191,6 @@ def test_a_corrected_target_reaches_those_that_failed_and_stayed_as_they_were() 
     assert world.at("C") == set(world.guests)
 
 
-def test_the_former_target_is_rolled_out_like_any_other_and_reaches_all() -> None:
-    world = settled(40)
-    change(world, "B")
-    world.run(900)
-    assert world.at("B")
-    change(world, "A")
-    finish(world, Phase.COMPLETED)
-    assert world.at("A") == set(world.guests)
-
-
 def test_a_target_that_differs_in_the_provider_alone_touches_nobody_twice() -> None:
     world = settled(40)
     change(world, "B")
@@ -419,24 +409,6 @@ def test_without_updates_and_a_stopped_target_new_ones_get_the_stable_one() -> N
     assert {"d-002", "d-003"} <= world.at("A")
 
 
-@pytest.mark.parametrize("is_other_leader", [False, True])
-@pytest.mark.parametrize("fate", ["absent", "failed"])
-def test_without_updates_a_first_value_that_was_wrong_is_corrected(
-    fate: str, *, is_other_leader: bool
-) -> None:
-    """Each canary has one of its two releases: it lacks the other one, which is no change."""
-    world = World(build_guests(20, None), target="A|x1", policy=replace(POLICY, updates=False))
-    for guest in world.guests.values():
-        guest.label, guest.refused = "x", {"A+x1": fate}
-    finish(world, Phase.STOPPED)
-    assert sum(len(each.missing) == 1 for each in world.guests.values()) == 2
-    change(world, "A|x2")
-    if is_other_leader:
-        world.kill_leader()
-    finish(world, Phase.COMPLETED)
-    assert world.at("A|x2") == set(world.guests)
-
-
 @pytest.mark.parametrize("fate", ["absent", "failed"])
 def test_without_updates_and_a_stopped_target_what_is_missing_gets_the_stable_one(fate: str) -> None:
     world = settled(20)
@@ -493,19 +465,6 @@ def test_a_fleet_in_which_nobody_is_ready_can_be_repaired() -> None:
     world.kill_leader()
     finish(world, Phase.COMPLETED)
     assert world.at("B") == set(world.guests)
-
-
-def test_with_type_all_every_guest_cluster_gets_the_target_at_its_next_visit() -> None:
-    world = settled(40)
-    world.guests["c-003"].is_sick = True
-    set_policy(world, is_all=True)
-    change(world, "B")
-    world.run(300)
-    assert world.at("B") == set(world.guests)
-    world.run_until(Phase.COMPLETED)
-    set_policy(world, is_all=False)
-    world.run(HOUR)
-    world.check_end()
 
 
 def test_a_retry_acts_once() -> None:

@@ -40,13 +40,6 @@ def names(world: World, label: str) -> set[str]:
     return {name for name, each in world.guests.items() if each.label == label}
 
 
-def test_an_override_that_changes_touches_its_guest_clusters_alone() -> None:
-    world = settled()
-    change(world, "A|x2,y1")
-    finish(world, Phase.COMPLETED)
-    assert set(world.got("A|x2,y1")) == names(world, "x")
-
-
 def test_an_override_that_fits_nobody_touches_nobody() -> None:
     world = settled()
     change(world, "A|x1,y1,z1")

@@ -39,7 +39,14 @@ async def installed(**options: str) -> Fleet:
 
 # Others that do the same work
 
+MIRRORED = "rancher/mirrored-kube-vip-kube-vip-iptables:v0.8.7"
 THEIRS: dict[str, tuple[tuple[str, str, str], str, dict[str, str], str]] = {
+    "a kube-vip of Rancher's registry": (
+        ("daemonsets", "kube-system", "vip"),
+        MIRRORED,
+        {"svc_enable": "true"},
+        "KubeVipReady",
+    ),
     "a kube-vip for Services": (
         ("daemonsets", "kube-system", "vip"),
         "ghcr.io/kube-vip/kube-vip:v1.2.3",
@@ -114,7 +121,7 @@ async def test_both_are_installed_beside(which: str) -> None:
 
 async def test_harvesters_kube_vip_makes_room_and_runs_again_if_fipops_is_removed_by_hand() -> None:
     fleet = build()
-    fleet.guests[A].put_workload(HARVESTER, "kube-vip", release="harvester-cloud-provider", svc_enable="true")
+    fleet.guests[A].put_workload(HARVESTER, MIRRORED, release="harvester-cloud-provider", svc_enable="true")
     await fleet.start(leader_election=False)
     fleet.ask(A)
     await fleet.pass_time(60)

@@ -1,6 +1,6 @@
 """Several cloud providers at once, disturbed in some 160 ways; every revision is judged.
 
-python -m tests.faults.services [--lanes N] [--limit N] [--every N] [PLAN…]
+python -m tests.faults.services [--lanes N] [--every N [--start K]] [PLAN…]
 """
 
 import argparse
@@ -67,7 +67,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.services")
     parser.add_argument("plans", nargs="*", metavar="PLAN", help="only plans whose name begins so")
     parser.add_argument("--lanes", type=positive, default=2, help="so many side by side")
-    parser.add_argument("--limit", type=positive, help="only the first plans")
     parser.add_argument("--every", type=positive, default=1, help="only every n-th plan")
     parser.add_argument("--start", type=int, default=0, help="with --every: which of the N shares")
     options = parser.parse_args(arguments)
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         each
         for each in build_plans()
         if not options.plans or any(each.name.startswith(name) for name in options.plans)
-    ][options.start % options.every :: options.every][: options.limit]
+    ][options.start % options.every :: options.every]
     if not plans:
         parser.error("no plan has such a name")
     results = asyncio.run(run(plans, options.lanes))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -84,7 +83,7 @@ class Provider:
 class Lane:
     """The control plane, its namespaces and pools, the providers, and what happened to Services."""
 
-    def __init__(self, fleet: LocalFleet, number: int, *, package: Path | None = None) -> None:
+    def __init__(self, fleet: LocalFleet, number: int) -> None:
         self.number = number
         self.providers: dict[str, Provider] = {}
         self.history: list[Json] = []
@@ -92,7 +91,7 @@ class Lane:
         self._heard: dict[str, int] = {}
         self.last_change_at = time.monotonic()
         self._fleet = fleet
-        self._environment = {"SSL_CERT_FILE": os.devnull} | ({"PYTHONPATH": str(package)} if package else {})
+        self._environment = {"SSL_CERT_FILE": os.devnull, **CLASSES}
         self._exits = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -141,7 +140,7 @@ class Lane:
             plane=self.plane,
             folder=self._folder / name,
             ports=self._fleet.ports,
-            environment=self._environment | CLASSES,
+            environment=self._environment,
             server=proxy.url,
             authority=self._authority.pem,
         )
