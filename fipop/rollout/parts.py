@@ -124,6 +124,12 @@ def describe_parts(
     return dict(sorted(found.items(), key=lambda each: _rank(each[1])))
 
 
+def find_cause(parts: Parts) -> tuple[str, str]:
+    """Return the first guest cluster in which the target failed, and why, as a sentence; "" if that is not known."""
+    failed = ((each, part.reason) for each, part in parts.items() if part.status is RolloutStatus.FAILED)
+    return next(((each, reason) for each, reason in failed if reason), ("", ""))
+
+
 def _rank(part: Part) -> tuple[bool, int]:
     return not (part.is_canary or part.status is RolloutStatus.FAILED), _ORDER.index(part.status)
 
