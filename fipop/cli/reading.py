@@ -229,7 +229,7 @@ async def watch(
 
 
 def run_reading(work: Callable[[], Awaitable[T]]) -> T:
-    """Run `work`. Exit with a sentence: EXIT_MISTAKE for the kubeconfig, EXIT_NO_ACCESS if the server does not answer."""
+    """Run `work`. Exit with a sentence if the kubeconfig is wrong, or if the API server does not answer."""
     found: list[T] = []
 
     async def work_once() -> None:

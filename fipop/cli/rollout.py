@@ -263,8 +263,11 @@ async def _patch(client: KubeClient, reading: ReadingOptions, patch: Json) -> Js
 async def _read_rollout(client: KubeClient, reading: ReadingOptions) -> Rollout:
     reader = SnapshotReader(client)
     installation = await reader.read_installation(reading.operator_namespace)
-    if installation.rollout is not None:
-        return installation.rollout
-    unread = [each.problem for each in reader.unread if each.what == "the rollout"]
-    problem = next(iter(unread), "there is no rollout")
-    fail(f"{problem} in namespace {reading.operator_namespace}", EXIT_INCOMPLETE if unread else EXIT_WRONG)
+    if installation.rollout is None:
+        unread = [each.problem for each in reader.unread if each.what == "the rollout"]
+        problem = next(iter(unread), "there is no rollout")
+        fail(
+            f"{problem} in namespace {reading.operator_namespace}",
+            EXIT_INCOMPLETE if unread else EXIT_WRONG,
+        )
+    return installation.rollout

@@ -115,7 +115,8 @@ def _check_credential(configuration: Configuration, user: dict[str, object]) -> 
             problem = "made no credential. Log in again. kubectl version shows what it prints"
             raise StartError(what=f'credential plugin "{plugin}" of the kubeconfig', problem=problem)
         raise StartError(
-            what="user of the kubeconfig", problem="has neither a token nor a client certificate. Log in again"
+            what="user of the kubeconfig",
+            problem="has neither a token nor a client certificate. Log in again",
         )
 
 
