@@ -35,7 +35,7 @@ from fipop.report.rendering import age, count_of, moment, table
 from fipop.report.snapshot import Snapshot
 from fipop.report.values import preview_change
 from fipop.rollout.member import RolloutStatus
-from fipop.rollout.parts import Part, Parts
+from fipop.rollout.parts import BLOCKED, Part, Parts
 from fipop.rollout.plan import Phase, Rollout, advise_after_stop, count, describe_change
 from fipop.rollout.targets import asks_for, build_stable_options
 
@@ -96,6 +96,8 @@ def _has_ended(snapshot: Snapshot) -> bool:
 def _describe_parts(snapshot: Snapshot) -> dict[str, str]:
     parts, state = snapshot.installation.rollout_parts, snapshot.installation.rollout
     found = {"Rollout": f"{describe_change(state)}, {state.phase.value}"} if state is not None else {}
+    if BLOCKED in (waits := snapshot.installation.rollout_waits):
+        found["Waits"] = waits
     for each, part in parts.items():
         found[snapshot.show_guest(each) if snapshot.cluster_of(each) else each] = str(part)
     return found

@@ -481,6 +481,7 @@ async def test_a_chart_that_cannot_be_had_is_reported_once_and_touches_nobody() 
     await fleet.pass_time(300)
     assert reasons(fleet)[2:] == ["RolloutBlocked"]
     assert number_of_runs(fleet) == runs
+    assert fleet.memory.objects[KEPT]["data"]["waits"].startswith("It is blocked: chart ")
     assert fleet.condition(IDS[0], "KubeVipReady")[0] == "True"
     fleet.helm.failures.clear()
     await until_another(fleet)

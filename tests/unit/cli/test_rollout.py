@@ -160,7 +160,10 @@ def test_until_a_change_of_the_options_is_taken_up_status_says_so(
     show(link, rollout)
     assert news not in run("status").stdout
     link.server.put(CONFIG, config_map("kube-fip-config", {"kubevipChartVersion": "0.12.0"}))
-    assert news in run("status").stdout
+    show(link, rollout, waits="At most 2 can be under way at a time.")
+    assert f"{news}\n" in run("status").stdout
+    show(link, rollout, waits="It is blocked: there is no such chart.")
+    assert f"{news} It is blocked: there is no such chart.\n" in run("status").stdout
 
 
 def test_status_and_undo_say_when_the_rollout_began_and_whether_it_goes_back(
