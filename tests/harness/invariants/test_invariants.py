@@ -196,7 +196,9 @@ def under_another_id() -> Story:
 
 def chosen_by_two() -> Story:
     """One operator writes the spec of A and another its status, each with an address of its own choice."""
-    story = Story().name(A, floating_ip(A)).reserve(reservation(A)).reserve_other(reservation(A, address=OTHER))
+    story = (
+        Story().name(A, floating_ip(A)).reserve(reservation(A)).reserve_other(reservation(A, address=OTHER))
+    )
     of_other = {"spec": {"ipaddress": OTHER}}
     story.name(A, floating_ip(A) | of_other)
     return story.name(A, floating_ip(A, ADDRESS) | of_other).name(A, floating_ip(A, OTHER))
