@@ -22,7 +22,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from fipop.api import names
 from fipop.cli.go_flags import GoDuration, check_namespace
-from fipop.errors import ApiError, FipopError, UnavailableError
+from fipop.errors import ApiError, FipopError, StartError, UnavailableError
 from fipop.kube.client import KubeClient
 from fipop.kube.config import (
     DEFAULT_KUBECONFIG,
@@ -45,11 +45,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 EXIT_WRONG = 1
+EXIT_MISTAKE = 2
 EXIT_NO_ACCESS = 3
 EXIT_INCOMPLETE = 4
 EXIT_CODES = """\b
-Exit codes: 0 all is well, 1 something is wrong or was not found, 2 a mistake in the command line,
-3 the API server did not answer, 4 all is well as far as your rights go.
+Exit codes: 0 all is well, 1 something is wrong or was not found, 2 a mistake in the command line or the
+kubeconfig, 3 the API server did not answer, 4 all is well as far as your rights go.
 """
 
 _SIGNS = {
@@ -228,7 +229,7 @@ async def watch(
 
 
 def run_reading(work: Callable[[], Awaitable[T]]) -> T:
-    """Run `work`; if the API server does not answer, exit with a sentence and EXIT_NO_ACCESS."""
+    """Run `work`. Exit with a sentence if the kubeconfig is wrong, or if the API server does not answer."""
     found: list[T] = []
 
     async def work_once() -> None:
@@ -250,6 +251,8 @@ def run_reading(work: Callable[[], Awaitable[T]]) -> T:
         where = next((f" ({each})" for each in getattr(error, "__notes__", ())), "")
         advice = "Check --kubeconfig and --context, then run kubectl version"
         fail(f"{error}{where}. {advice}", EXIT_NO_ACCESS)
+    except StartError as error:
+        fail(str(error), EXIT_MISTAKE)
     except (FipopError, OSError) as error:
         fail(str(error), EXIT_NO_ACCESS)
 

@@ -12,6 +12,8 @@ import click
 from fipop.api import names
 from fipop.cli.reading import (
     EXIT_CODES,
+    EXIT_INCOMPLETE,
+    EXIT_WRONG,
     ReadingOptions,
     access_options,
     end,
@@ -24,7 +26,7 @@ from fipop.cli.reading import (
 )
 from fipop.cli.status import describe_rollout
 from fipop.cli.values import CHANGES, describe_preview, list_changes
-from fipop.errors import ConflictError, FipopError, ForbiddenError, NotFoundError
+from fipop.errors import ConflictError, ForbiddenError, NotFoundError
 from fipop.jsons import Json, as_mapping
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import CONFIG_MAPS
@@ -33,7 +35,7 @@ from fipop.report.rendering import age, count_of, moment, table
 from fipop.report.snapshot import Kind, Snapshot
 from fipop.report.values import preview_change
 from fipop.rollout.member import RolloutStatus
-from fipop.rollout.parts import Part, Parts
+from fipop.rollout.parts import BLOCKED, Part, Parts
 from fipop.rollout.plan import Phase, Rollout, advise_after_stop, count, describe_change
 from fipop.rollout.targets import asks_for, build_stable_options
 
@@ -54,7 +56,7 @@ _GITOPS = {
 """Labels and annotations by which these tools mark what they apply."""
 
 
-@click.group(short_help="Status, pause, retry and undo of the rollout of kube-vip.")
+@click.group(short_help="Show, pause, resume, retry or undo a rollout of kube-vip.")
 def rollout() -> None:
     """Show or control the rollout of kube-vip and its cloud provider over the guest clusters."""
 
@@ -94,6 +96,8 @@ def _has_ended(snapshot: Snapshot) -> bool:
 def _describe_parts(snapshot: Snapshot) -> dict[str, str]:
     parts, state = snapshot.installation.rollout_parts, snapshot.installation.rollout
     found = {"Rollout": f"{describe_change(state)}, {state.phase.value}"} if state is not None else {}
+    if BLOCKED in (waits := snapshot.installation.rollout_waits):
+        found["Waits"] = waits
     for each, part in parts.items():
         found[snapshot.show_guest(each) if snapshot.cluster_of(each) else each] = str(part)
     return found
@@ -200,7 +204,7 @@ def undo(*, reading: ReadingOptions, dry_run: bool) -> None:
             preview = preview_change(json.dumps({"data": options}), snapshot)
             *lines, _ = describe_preview(preview)
             began = f" (the newest one, begun at {moment(state.began)})" if state.began else ""
-            undone = f"Target {state.target.name} is left{began}, for the stable target {state.stable.name}."
+            undone = f"From target {state.target.name}{began} back to the stable target {state.stable.name}."
             click.echo("\n".join((table(CHANGES, list_changes(preview)), *lines, undone)))
             if dry_run:
                 return "Nothing was written. After fipop rollout undo, fipop rollout status --watch waits for the end."
@@ -261,8 +265,11 @@ async def _patch(client: KubeClient, reading: ReadingOptions, patch: Json) -> Js
 async def _read_rollout(client: KubeClient, reading: ReadingOptions) -> Rollout:
     reader = SnapshotReader(client)
     installation = await reader.read_installation(reading.operator_namespace)
-    if installation.rollout is not None:
-        return installation.rollout
-    unread = (each.problem for each in reader.unread if each.what == Kind.ROLLOUT)
-    problem = next(unread, "there is no rollout")
-    raise FipopError(f"{problem} in namespace {reading.operator_namespace}")
+    if installation.rollout is None:
+        unread = [each.problem for each in reader.unread if each.what == Kind.ROLLOUT]
+        problem = next(iter(unread), "there is no rollout")
+        fail(
+            f"{problem} in namespace {reading.operator_namespace}",
+            EXIT_INCOMPLETE if unread else EXIT_WRONG,
+        )
+    return installation.rollout

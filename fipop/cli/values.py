@@ -49,7 +49,9 @@ def values(*, reading: ReadingOptions, cluster: str | None, diff: Path | None, s
     With --diff, show what changes in CLUSTER, or in all guest clusters that opted in. You need the right to read
     ConfigMap kube-fip-config.
     """
-    if [cluster is not None or diff is not None, stable].count(True) != 1:
+    if stable and (cluster is not None or diff is not None):
+        raise click.UsageError("Use --stable without CLUSTER and --diff: it prints the options of the fleet.")
+    if cluster is None and diff is None and not stable:
         raise click.UsageError("Name a CLUSTER, or use --diff or --stable.")
     snapshot = run_reading(lambda: read_once(reading))
     if not snapshot.installation.has_settings:

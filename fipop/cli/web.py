@@ -11,8 +11,8 @@ from aiohttp.web import AppRunner, TCPSite
 
 from fipop.cli.logs import configure_logging
 from fipop.cli.process import run_until_asked
-from fipop.cli.reading import EXIT_NO_ACCESS, ReadingOptions, access_options, fail
-from fipop.errors import FipopError
+from fipop.cli.reading import EXIT_MISTAKE, ReadingOptions, access_options, fail
+from fipop.errors import StartError
 from fipop.report.page.app import Page
 from fipop.report.page.snapshots import Snapshots
 from fipop.report.reading import read_snapshot
@@ -35,8 +35,8 @@ def web(*, reading: ReadingOptions, bind: str, port: int, log_format: str) -> No
     configure_logging(as_json=log_format == "json")
     try:
         asyncio.run(run_until_asked(_serve(reading, bind, port)))
-    except FipopError as error:
-        fail(str(error), EXIT_NO_ACCESS)
+    except StartError as error:
+        fail(str(error), EXIT_MISTAKE)
     except OSError as error:
         is_taken = error.errno == errno.EADDRINUSE
         why = "it is in use by another program" if is_taken else str(error.strerror)

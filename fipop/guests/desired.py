@@ -175,6 +175,7 @@ class OptedInGuests:
             dark_since=max((each for each in dark if each is not None), default=None),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
             name=guest.cluster_name,
+            shown=guest.shown,
         )
 
 

@@ -149,7 +149,8 @@ def plan_floating_ips(given: DemandInput) -> DemandPlan:
 def judge_demand(given: DemandInput, plan: DemandPlan, range_name: str) -> ConditionContent:
     """Return whether all Services that wait have a floating IP, or get one."""
     if plan.unserved:
-        services = [str(each.service) for each in plan.unserved]
+        # Also those that wait for a floating IP which has no address.
+        services = sorted({str(each) for each in (*plan.waiting, *(one.service for one in plan.unserved))})
         message = (
             f'Range "{range_name}" allows guest cluster "{given.cluster}" no more FloatingIPs ({plan.limit}); '
             f"{len(given.former)} of its addresses are in quarantine. Services wait: "

@@ -18,6 +18,7 @@ from kubernetes.aio.config import kube_config
 from yaml import YAMLError
 
 from fipop.errors import StartError
+from fipop.jsons import as_mapping
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_KUBECONFIG = Path("~/.kube/config").expanduser()
@@ -76,7 +77,7 @@ async def configure_from_kubeconfig(
         # Of several files kubectl takes the first that names a context, the package the last.
         named = (each.get("current-context") for each in merger.config_files.values())
         context = context or next(filter(None, named), None)
-        _check_context(merged, context)
+        _check_context(merged, context, source)
         loader = kube_config.KubeConfigLoader(merged, context, config_base_path=None)  # type: ignore[no-untyped-call]
         await loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
         user = merged["users"].get_with_name(loader.current_context["context"].get("user"), safe=True)
@@ -91,11 +92,14 @@ async def configure_from_kubeconfig(
     return configuration
 
 
-def _check_context(merged: kube_config.ConfigNode, context: str | None) -> None:
+def _check_context(merged: kube_config.ConfigNode, context: str | None, source: str) -> None:
     names = [each["name"] for each in merged["contexts"].value]
+    has = f"It has {', '.join(names) or 'no context'}"
+    if context is None and names:
+        problem = f"has no current context. Name one with --context. {has}"
+        raise StartError(what=f'kubeconfig "{source}"', problem=problem)
     if context is not None and context not in names:
-        problem = f"does not exist in the kubeconfig. It has {', '.join(names) or 'no context'}"
-        raise StartError(what=f'context "{context}"', problem=problem)
+        raise StartError(what=f'context "{context}"', problem=f"does not exist in the kubeconfig. {has}")
 
 
 def _check_credential(configuration: Configuration, user: dict[str, object]) -> None:
@@ -106,9 +110,13 @@ def _check_credential(configuration: Configuration, user: dict[str, object]) -> 
             problem="is not supported. Use a credential of that user",
         )
     if not configuration.api_key.get("BearerToken") and not configuration.cert_file:
+        plugin = as_mapping(user.get("exec")).get("command")
+        if plugin:
+            problem = "made no credential. Log in again. kubectl version shows what it prints"
+            raise StartError(what=f'credential plugin "{plugin}" of the kubeconfig', problem=problem)
         raise StartError(
             what="user of the kubeconfig",
-            problem="has neither a token nor a client certificate. If a credential plugin makes them, log in again",
+            problem="has neither a token nor a client certificate. Log in again",
         )
 
 

@@ -25,6 +25,7 @@ from fipop.report.ranges import NOT_COUNTED, RangeReport
 from fipop.report.rendering import count_of
 from fipop.report.snapshot import SCHEMA_REVISIONS, Installation, Kind, Snapshot
 from fipop.report.values import find_unfitting, list_names
+from fipop.rollout.parts import find_cause
 from fipop.rollout.plan import Phase, advise_after_stop, describe_change
 from fipop.texts import is_label_value, sentence
 
@@ -282,7 +283,9 @@ def _judge_rollout(snapshot: Snapshot) -> Iterator[Finding]:
     rollout = snapshot.installation.rollout
     what = f"the rollout of {describe_change(rollout)}" if rollout is not None else ""
     if rollout is not None and rollout.phase is Phase.STOPPED:
-        message = f"{what} stopped: {rollout.reason}"
+        guest_id, why = find_cause(snapshot.installation.rollout_parts)
+        cause = f". {snapshot.show_guest(guest_id)} failed: {why}" if guest_id else ""
+        message = f"{what} stopped: {rollout.reason}{cause}"
         yield point(_OPERATOR, Severity.WARNING, "RolloutStopped", message, advise_after_stop(rollout))
     if snapshot.installation.rollout_paused:
         message = f"{what} is paused: kubevipRolloutPaused of ConfigMap {names.SETTINGS_CONFIG_MAP} is true"

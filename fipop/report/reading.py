@@ -40,7 +40,7 @@ from fipop.report.snapshot import (
     Unread,
 )
 from fipop.rollout.kept import parse_rollout
-from fipop.rollout.parts import parse_parts
+from fipop.rollout.parts import BLOCKED, parse_parts
 from fipop.rollout.targets import describe_news
 from fipop.settings.options import NOTHING_KNOWN, find_unknown, parse_settings, warnings
 
@@ -154,7 +154,7 @@ class SnapshotReader:
         settings, bad = parse_settings(texts, NOTHING_KNOWN)
         state = parse_rollout(kept)
         parts = parse_parts(kept.get("guests", ""))
-        news = ""
+        waits, news = as_text(kept.get("waits")), ""
         if config is not None and state is not None and parts and not bad:
             asked = as_mapping(config["metadata"].get("annotations")).get(names.ANNOTATION_ROLLOUT)
             news = describe_news(settings, as_text(asked), state)
@@ -174,7 +174,7 @@ class SnapshotReader:
             unwise_options=(*warnings(settings), *find_unknown(texts), *find_binary(config or {})),
             rollout=state,
             rollout_parts=parts,
-            rollout_waits=news or as_text(kept.get("waits")),
+            rollout_waits=f"{news} {waits}".strip() if waits.startswith(BLOCKED) else news or waits,
         )
 
 

@@ -18,7 +18,7 @@ from fipop.interfaces import loop_time
 from fipop.rancher.matching import Guest
 from fipop.rollout.kept import RolloutStore, render_rollout
 from fipop.rollout.member import Fleet, Member
-from fipop.rollout.parts import Parts, describe_parts, describe_wait, parse_parts
+from fipop.rollout.parts import Parts, describe_parts, describe_wait, find_cause, parse_parts
 from fipop.rollout.plan import (
     Phase,
     Progress,
@@ -178,7 +178,7 @@ class RolloutController:
         self.charts.keep_only(chart for one in kept if one is not None for chart in one.archives)
         changed: set[str] = set(admitted ^ progress.admitted)
         if before is None or (before.target.name, before.phase) != (rollout.target.name, rollout.phase):
-            self._report(before, rollout)
+            self._report(before, rollout, fleet)
             changed = set(fleet)
         elif before.failed != rollout.failed:
             changed |= before.failed.keys() ^ rollout.failed.keys()
@@ -245,18 +245,20 @@ class RolloutController:
             self._tell("RolloutBlocked", f"Guest clusters keep their releases: {problem}.", is_warning=True)
         self.queues.add(*(request_routine_visit(guest.id) for guest in self.members.list_opted_in()))
 
-    def _report(self, before: Rollout | None, rollout: Rollout) -> None:
+    def _report(self, before: Rollout | None, rollout: Rollout, fleet: Fleet) -> None:
         what = f"target {rollout.target.name} ({describe_change(rollout)})"
         if before is None or before.target.name != rollout.target.name:
             self._tell("RolloutStarted", f"The rollout of {what} began.")
         if rollout.is_stopped:
+            guest_id, why = find_cause(self.parts)
+            cause = f"{fleet[guest_id].shown} failed: {why} " if guest_id in fleet else ""
             advice = (
                 f"{advise_after_stop(rollout)}. Without the command line, set annotation "
                 f"{names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
             )
             self._tell(
                 "RolloutStopped",
-                f"The rollout of {what} stopped: {rollout.reason}. {advice}",
+                f"The rollout of {what} stopped: {rollout.reason}. {cause}{advice}",
                 is_warning=True,
             )
         if rollout.phase is Phase.COMPLETED:

@@ -57,6 +57,8 @@ class Member:
     """Whether it has the label that puts it first."""
     name: str = ""
     """That of its cluster, by which all others follow."""
+    shown: str = ""
+    """The same as messages have it: with what people call it, if that is another name."""
 
     @property
     def rank(self) -> tuple[bool, str]:

@@ -32,6 +32,8 @@ from fipop.rollout.plan import (
 from fipop.settings.options import Settings
 from fipop.texts import clean, sentence
 
+BLOCKED = "It is blocked: "
+"""How the sentence begins that says which chart of the options cannot be had."""
 _LONGEST_REASON = 300
 _LONG_MINUTES = 120
 """From here on, a duration is shown in hours."""
@@ -124,6 +126,12 @@ def describe_parts(
     return dict(sorted(found.items(), key=lambda each: _rank(each[1])))
 
 
+def find_cause(parts: Parts) -> tuple[str, str]:
+    """Return the first guest cluster in which the target failed, and why, as a sentence; "" if that is not known."""
+    failed = ((each, part.reason) for each, part in parts.items() if part.status is RolloutStatus.FAILED)
+    return next(((each, reason) for each, reason in failed if reason), ("", ""))
+
+
 def _rank(part: Part) -> tuple[bool, int]:
     return not (part.is_canary or part.status is RolloutStatus.FAILED), _ORDER.index(part.status)
 
@@ -131,19 +139,20 @@ def _rank(part: Part) -> tuple[bool, int]:
 def describe_wait(
     rollout: Rollout, fleet: Fleet, progress: Progress, settings: Settings, problem: ChartError | None
 ) -> str:
-    """Return what a rollout waits for that goes on, as a sentence; "" if it has ended.
+    """Return what a rollout waits for that goes on, or why the next one cannot begin, as a sentence; else "".
 
     `problem`: why a chart of the target cannot be had.
     """
+    blocked = f"{BLOCKED}{problem}." if problem is not None else ""
     if rollout.phase is not Phase.PROGRESSING:
-        return ""
+        return blocked
     if settings.pauses_rollouts:
         bad = ", ".join(sorted(settings.unknown_rollout_options))
         why = "option kubevipRolloutPaused is true. Run fipop rollout resume"
         why = f"correct {bad}, which has no known valid value" if bad else why
         return f"It is paused by ConfigMap {names.SETTINGS_CONFIG_MAP}: {why}."
-    if problem is not None:
-        return f"It is blocked: {problem}."
+    if blocked:
+        return blocked
     unseen = [each for each in fleet.values() if each.is_eligible and each.visited_at is None]
     if unseen:
         return "The leader is new, and visits each guest cluster before it admits another one."

@@ -429,7 +429,7 @@ def _stop(rollout: Rollout, fleet: Fleet, affected: Fleet, progress: Progress, s
         return replace(rollout, failed=failed)
     proven, tested = find_proven(fleet, affected, progress)
     failed_untested = _find_entries(fleet, failed) - tested
-    reason = _describe_failures(failed, len(affected), len(proven), failed_untested, tolerated)
+    reason = _describe_failures(failed, fleet, len(affected), len(proven), failed_untested, tolerated)
     return replace(rollout, failed=failed, phase=Phase.STOPPED, reason=reason)
 
 
@@ -530,9 +530,10 @@ def list_guests(progress: Progress, wanted: RolloutStatus) -> list[str]:
 
 
 def _describe_failures(
-    failed: Iterable[str], size: int, succeeded: int, untested: Iterable[str], tolerated: int
+    failed: Iterable[str], fleet: Fleet, size: int, succeeded: int, untested: Iterable[str], tolerated: int
 ) -> str:
-    names, entries = sorted(failed), sorted({each.rpartition("/")[0] for each in untested})
+    names = sorted((fleet[each].shown if each in fleet else "") or each for each in failed)
+    entries = sorted({each.rpartition("/")[0] for each in untested})
     where = f"{len(names)} of {size} guest clusters ({list_some(names, _NAMED)})"
     of_entries = f"; no guest cluster of override {list_some(entries, _NAMED)} succeeded" if entries else ""
     limit = f"; {tolerated} of these failures are tolerated" if tolerated else ""

@@ -98,6 +98,20 @@ async def test_a_guest_cluster_gets_no_more_floating_ips_than_the_range_allows_a
     assert "waiting" not in fleet.floating_ip(A, FIRST)["status"]
 
 
+async def test_a_service_that_counts_on_a_floating_ip_that_was_refused_is_named_among_those_that_wait() -> (
+    None
+):
+    fleet = await started(limits={"maxAllocate": 2})
+    fleet.ask(A, "10.9.9.9", name="refused")
+    for number in range(3):
+        fleet.guests[A].add_service(name=f"web-{number}")
+    await fleet.pass_time(2 * SOON)
+    waiting = fleet.floating_ip(A, FIRST)["status"]["waiting"]["services"]
+    assert [each["name"] for each in waiting] == ["default/web-1", "default/web-2"]
+    message = fleet.message(A, "DemandMet", FIRST)
+    assert "Services wait: default/web-1, default/web-2." in message
+
+
 async def test_spare_floating_ips_are_made_before_a_service_waits() -> None:
     fleet = await started(limits={"minAllocate": 2, "preAllocate": 1})
     await fleet.pass_time(SOON)

@@ -395,6 +395,9 @@ async def test_a_bad_change_stops_and_goes_back_whoever_leads(*, is_restarted: b
     assert tags(fleet) == ["v1"] * 6
     assert fleet.condition(IDS[0], "KubeVipReady") == ("True", "RolledBack")
     assert reasons(fleet)[-1] == "RolloutStopped"
+    said = [message for _, reason, message in fleet.events() if reason == "RolloutStopped"][-1]
+    assert ' of 6 guest clusters ("cluster-c-m-' in said
+    assert '" failed: DaemonSet' in said
     runs = number_of_runs(fleet)
     await fleet.restart(leader_election=False)
     await fleet.pass_time(QUIET)
@@ -477,6 +480,7 @@ async def test_a_chart_that_cannot_be_had_is_reported_once_and_touches_nobody() 
     await fleet.pass_time(300)
     assert reasons(fleet)[2:] == ["RolloutBlocked"]
     assert number_of_runs(fleet) == runs
+    assert fleet.memory.objects[KEPT]["data"]["waits"].startswith("It is blocked: chart ")
     assert fleet.condition(IDS[0], "KubeVipReady")[0] == "True"
     fleet.helm.failures.clear()
     await until_another(fleet)

@@ -24,9 +24,9 @@ def test_a_port_that_is_taken_is_a_sentence_and_1(tmp_path: Path) -> None:
     assert "Traceback" not in result.output
 
 
-def test_access_that_cannot_be_had_is_3(tmp_path: Path) -> None:
+def test_a_wrong_kubeconfig_is_2(tmp_path: Path) -> None:
     broken = tmp_path / "kubeconfig"
     broken.write_text("nonsense: [")
     result = CliRunner().invoke(main, ["web", "--kubeconfig", str(broken)], prog_name="fipop")
-    assert result.exit_code == 3
+    assert result.exit_code == 2
     assert "Traceback" not in result.output

@@ -16,6 +16,7 @@ from tests.harness.objects import count_ranges
 RANGES, CONFIG_MAPS = "/apis/kubefip.k8s.binbash.org/v1/floatingipranges", "/api/v1/configmaps"
 
 
+V1 = "client.authentication.k8s.io/v1"
 FLOATING_IPS = "/apis/kubefip.k8s.binbash.org/v1/floatingips"
 
 
@@ -75,6 +76,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         (("web", "--bind", "192.0.2.1", "--port", "0"), "192.0.2.1", "--bind"),
         (("status", "--context", "other"), "other", "It has fleet"),
         (("status", "--operator-namespace", "Kube Fip"), "--operator-namespace", "must be a DNS label"),
+        (("values",), "Name a CLUSTER", "--diff or --stable"),
+        (("values", "alpha", "--stable"), "--stable", "without CLUSTER and --diff"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
 )
@@ -101,25 +104,45 @@ def change(kubeconfig: dict[str, Any], **parts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("parts", "cause", "remedy"),
     [
-        ({"only_user": {}}, "neither a token nor a client certificate", "log in again"),
+        ({"only_user": {}}, "neither a token nor a client certificate", "Log in again"),
+        ({"only_user": {"exec": {"apiVersion": V1, "command": "no-plugin"}}}, "no-plugin", "kubectl version"),
         ({"user": {"as": "admin"}}, "impersonation", "Use a credential of that user"),
         ({"cluster": {"server": "http://127.0.0.1:1"}}, "http://127.0.0.1:1", "https URL"),
         ({"cluster": {"proxy-url": "socks5://127.0.0.1:1"}}, "socks5", "Use http"),
-        ({"cluster": {"server": "https://127.0.0.1:9"}}, "https://127.0.0.1:9", "--context"),
         ("[", "cannot be used", "kubectl version --kubeconfig"),
     ],
-    ids=("no credential", "impersonation", "http", "proxy", "away", "no YAML"),
+    ids=("no credential", "plugin", "impersonation", "http", "proxy", "no YAML"),
 )
 def test_a_wrong_kubeconfig(commands: Commands, tmp_path: Path, parts: Any, cause: str, remedy: str) -> None:
     good = json.loads(commands.kubeconfigs[FULL].read_text())
     path = tmp_path / "kubeconfig"
     path.write_text(parts if isinstance(parts, str) else yaml.safe_dump(change(good, **parts)))
     result = commands.run("status", kubeconfig=path)
-    assert result.exit_code == 3
+    assert result.exit_code == 2
     assert result.stderr.startswith("Error: ")
     assert cause.lower() in result.stderr.lower()
     assert remedy in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_context_that_does_not_exist_is_a_mistake(commands: Commands, tmp_path: Path) -> None:
+    assert commands.run("status", "--context", "other").exit_code == 2
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        yaml.safe_dump(json.loads(commands.kubeconfigs[FULL].read_text()) | {"current-context": ""})
+    )
+    result = commands.run("status", kubeconfig=path)
+    assert (result.exit_code, "Name one with --context. It has fleet." in result.stderr) == (2, True)
+
+
+def test_a_server_that_is_away_is_3(commands: Commands, tmp_path: Path) -> None:
+    good = json.loads(commands.kubeconfigs[FULL].read_text())
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(change(good, cluster={"server": "https://127.0.0.1:9"})))
+    result = commands.run("status", kubeconfig=path)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (3, 1)
+    assert "https://127.0.0.1:9" in result.stderr
+    assert "--context" in result.stderr
 
 
 def test_the_kubeconfig_of_a_guest_cluster_is_recognized(commands: Commands, tmp_path: Path) -> None:

@@ -178,8 +178,8 @@ async def test_a_context_that_does_not_exist_is_named_beside_those_that_do(tmp_p
         ({"proxy-url": "socks5://u:s3cret@proxy"}, {"token": "t"}, "socks5"),
         ({}, {"token": "t", "as": "admin"}, "impersonation"),
         ({}, {"token": "t", "as-groups": ["system:masters"]}, "impersonation"),
-        ({}, {}, "log in"),
-        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}}, "log in"),
+        ({}, {}, "Log in"),
+        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}}, "Log in"),
     ],
 )
 async def test_what_is_not_supported_is_refused_in_one_sentence(tmp_path, cluster, user, text):

@@ -12,6 +12,8 @@ from fipop.api.codec import format_time
 from fipop.report.findings import Finding, Severity, summarize
 from fipop.report.snapshot import SCHEMA_REVISIONS, DeploymentState, Kind, LeaderLease, Snapshot, Unread
 from fipop.report.status import report_status
+from fipop.rollout.member import RolloutStatus
+from fipop.rollout.parts import Part
 from fipop.rollout.plan import Phase, Rollout
 from fipop.settings.options import DEFAULTS, BadOption, parse_settings
 from tests.harness.objects import NOW, Json, build_floating_ip, build_range, build_reservation, held_by
@@ -119,6 +121,14 @@ def test_a_rollout_that_stopped_or_is_paused_is_told() -> None:
         (rollout(Phase.PROGRESSING), DEFAULTS, {}),
     ):
         assert problems(installation=healthy_installation(rollout=state, settings=settings)) == wanted
+
+
+def test_a_rollout_that_stopped_is_told_with_the_cause() -> None:
+    parts = {"c-m-1": Part(status=RolloutStatus.FAILED, reason="Too few pods.")}
+    found = healthy_installation(rollout=rollout(Phase.STOPPED), rollout_parts=parts)
+    judged = findings(snapshot(installation=found, clusters=[build_cluster("demo", "c-m-1")]))
+    [told] = [each for each in judged if each.reason == "RolloutStopped"]
+    assert told.message.endswith(" stopped: why. demo failed: Too few pods.")
 
 
 @pytest.mark.parametrize(
