@@ -131,12 +131,8 @@ class VisitController:
         seconds: float | None = None
         # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
         if self.gate.is_open or self.gate.needs(guest_id):
-            try:
+            with self.gate.trying(guest_id):
                 seconds = await self._serve_or_read(guest_id)
-            except Exception:
-                self.gate.note_tried(guest_id)
-                raise
-            self.gate.note_tried(guest_id)  # a visit that is broken off is no try
         if self.gate.is_open and self.guests.needs_reading(guest_id, self.guests.record(guest_id)):
             self.queues.add(request_guest(guest_id))  # its network can be another one, without an event
         interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)

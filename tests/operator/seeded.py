@@ -241,9 +241,9 @@ FAULTS = (
     ),
     Fault(
         "a-reading-that-was-broken-off-is-a-try",
-        "fipop/guests/visits.py",
-        "            except Exception:\n                self.gate.note_tried(guest_id)\n",
-        "            except BaseException:\n                self.gate.note_tried(guest_id)\n",
+        f"{ADDRESSES}/gate.py",
+        "        except Exception:\n            self._note_tried(guest_id)\n",
+        "        except BaseException:\n            self._note_tried(guest_id)\n",
         test=f"{HANDOVER}a_leader_that_is_stopped_while_it_reads_passes_on_what_it_found",
     ),
     Fault(
