@@ -19,6 +19,8 @@ UNREADABLE_SECONDS = 600.0
 
 CHECK_SECONDS = 1.0
 """How often deadlines are checked while something waits."""
+GATE_RETRY_SECONDS = 5.0
+"""When other work that waits for the gate is tried again."""
 
 
 class GateEvent(StrEnum):

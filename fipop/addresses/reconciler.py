@@ -10,7 +10,7 @@ from datetime import datetime
 
 from fipop.addresses.claims import Claim, names_address, slots_named_by
 from fipop.addresses.decision import Decision, DecisionView, decide
-from fipop.addresses.gate import Gate
+from fipop.addresses.gate import GATE_RETRY_SECONDS, Gate
 from fipop.addresses.guests import GuestLookup
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.ranges import request_count
@@ -48,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 24
 """How many addresses others can take first until the queue tries again later."""
-GATE_RETRY_SECONDS = 5.0
 WAITING_SECONDS = 60.0
 """How often the floating IPs that lack something are decided on, whatever happens."""
 

@@ -64,7 +64,6 @@ from fipop.guests.observed import (
     read_interfaces,
     read_machines,
     read_network,
-    read_services,
 )
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import plan_releases
@@ -136,26 +135,7 @@ class VisitController:
         if self.gate.is_open and self.guests.needs_reading(guest_id, self.guests.record(guest_id)):
             self.queues.add(request_guest(guest_id))  # its network can be another one, without an event
         interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
-        return self._retry_after(min(interval, seconds or interval))
-
-    async def list_services(self, guest_id: str) -> RetryAfter | None:
-        """Read the Services of a guest cluster alone, between two visits, and make the floating IPs that they need."""
-        record, guest = self.guests.record(guest_id), self.guests.inventory.known(guest_id)
-        if self.demand.find_range(guest_id) is None:
-            self.demand.stop(record, guest_id)
-            return None
-        if not self.gate.is_open:
-            return RetryAfter(READ_RETRY_SECONDS)
-        if guest is not None and self.demand.may_act(guest):
-            try:
-                access = await read_access(self.guests.client, guest)
-                async with self.clients.session(access, is_urgent=False) as client:
-                    services, now = await read_services(client), client.server_now()
-            except FipopError as error:  # visits report it
-                logger.debug("Could not list Services", extra={"guest": guest_id, "error": str(error)})
-            else:
-                await self.demand.follow(record, guest, services, now)
-        return self._retry_after(self.configuration.settings.service_visit_seconds)
+        return RetryAfter(min(interval, seconds or interval)).spread(self.random)
 
     # What is done
 
@@ -474,10 +454,6 @@ class VisitController:
             record.observation = record.finished_at = None
 
     # When it is visited
-
-    def _retry_after(self, seconds: float) -> RetryAfter:
-        """Return when to come back: spread, so that a fleet that started together does not stay together."""
-        return RetryAfter(seconds * self.random.uniform(0.9, 1.0))
 
     def _begin(self, record: GuestRecord, guest: Guest) -> Visit:
         """Begin a visit. Nodes, the API server and all Deployments are read in the first hour, then hourly.
