@@ -31,7 +31,6 @@ from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Owner, Requested
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
-from fipop.rancher.links import choose_cluster
 from fipop.rancher.objects import ProvisioningCluster
 
 _MAY_PASS = frozenset({"RangeFull", "QuotaExceeded"})
@@ -90,7 +89,7 @@ class GuestBinding:
 def bind_guest(inventory: Inventory, floating_ip: FloatingIP) -> GuestBinding:
     """Find the guest cluster by the namespace alone; the annotation `clustername` can only object, never steer."""
     namespace = floating_ip.namespace
-    cluster = choose_cluster(inventory.guest_clusters(namespace), inventory.management.get("", namespace))
+    cluster = inventory.cluster_of(namespace)
     if cluster is None:
         return GuestBinding(cluster=None, blocker=describe_stranger(floating_ip, inventory.clusters.all()))
     if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:

@@ -38,7 +38,7 @@ from fipop.kube.resources import (
 from fipop.metrics.counters import forget_guest
 from fipop.rancher.discovery import LINKS_BACKOFF, discover_guest
 from fipop.rancher.link_reader import KEPT_SECONDS, LinkReader
-from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, choose_cluster, resolve_cached
+from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, resolve_cached
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.runtime.configuration import Configuration
@@ -97,7 +97,7 @@ class GuestDirectory:
 
     def has_nothing(self, guest_id: str) -> bool:
         """Return whether a guest cluster has no addresses, without a visit: it is gone, Harvester, or not made yet."""
-        management = self._management(guest_id)
+        management = self.inventory.find_management(guest_id)
         if not self.inventory.exists(guest_id) or isinstance(self._resolve_cached(guest_id), NotAGuest):
             return True
         return management is not None and not (management.provisioned or management.connected)
@@ -110,7 +110,7 @@ class GuestDirectory:
 
     def is_readable(self, guest_id: str) -> bool:
         """Return whether Rancher has a way to a guest cluster."""
-        management = self._management(guest_id)
+        management = self.inventory.find_management(guest_id)
         is_open = management is not None and management.connected and management.provisioned
         return is_open and bool(self.inventory.guest_clusters(guest_id)) and not self.has_nothing(guest_id)
 
@@ -146,34 +146,18 @@ class GuestDirectory:
         return resolve_cached(links) if links is not None else None
 
     def _links(self, guest_id: str) -> Links | None:
-        management = self._management(guest_id)
-        cluster = choose_cluster(self.inventory.guest_clusters(guest_id), management)
-        if cluster is None:
-            return None
-        return Links(
-            cluster=cluster,
-            management=management,
-            namespace=self.inventory.namespaces.get("", guest_id),
-            find_management=self._management,
-            known=self.inventory.known(guest_id) if self.inventory.is_resolved(guest_id) else None,
-            is_unknown_kind=self._is_unknown_kind(cluster, management),
-        )
+        links = self.inventory.find_links(guest_id)
+        return replace(links, is_unknown_kind=self._is_unknown_kind(links)) if links is not None else None
 
-    def _is_unknown_kind(self, cluster: ProvisioningCluster, management: ManagementCluster | None) -> bool:
+    def _is_unknown_kind(self, links: Links) -> bool:
         """Whether an imported cluster was served as one of no known kind, or could be by now."""
+        cluster, management = links.cluster, links.management
         if management is None or management.provider or not cluster.is_imported:
             return False
-        if self._was_served(cluster.cluster_name):
+        if self.inventory.was_tried(cluster.cluster_name) or self.inventory.is_resolved(cluster.cluster_name):
             return True
         ready = management.ready_since
         return ready is not None and self.client.server_now() - ready >= UNKNOWN_AFTER
-
-    def _was_served(self, guest_id: str) -> bool:
-        """Whether a guest cluster was visited, by this process or a former one."""
-        return self.inventory.was_tried(guest_id) or self.inventory.is_resolved(guest_id)
-
-    def _management(self, name: str) -> ManagementCluster | None:
-        return self.inventory.management.get("", name)
 
     def _note(self, guest_id: str, found: Discovery) -> News:
         if isinstance(found, NotAGuest):
