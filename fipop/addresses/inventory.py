@@ -313,6 +313,12 @@ class Inventory(Stores):
         users = self.reports.find_users(space, address)
         return users - {floating_ip.namespace} - floating_ip.ignored_claims
 
+    def was_read_after(self, quarantined: FloatingIPReservation) -> bool:
+        """Return whether a visit of its guest cluster that began after a quarantine's end read everything wholly."""
+        until = quarantined.spec.quarantined_until
+        read_since = self.reports.read_since(quarantined.spec.owner.namespace)
+        return until is not None and read_since is not None and read_since >= until
+
     def find_own(self, guest_id: str) -> dict[Address, set[str]]:
         """Return the addresses that the floating IPs of a guest cluster hold, or held, with their address spaces."""
         found: defaultdict[Address, set[str]] = defaultdict(set)

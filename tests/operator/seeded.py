@@ -54,9 +54,9 @@ FAULTS = (
     ),
     Fault(
         "an-old-report-ends-a-quarantine",
-        f"{ADDRESSES}/quarantine.py",
-        "if read_since is None or until is None or read_since < until:",
-        "if read_since is None or until is None:",
+        f"{ADDRESSES}/inventory.py",
+        "return until is not None and read_since is not None and read_since >= until",
+        "return until is not None and read_since is not None",
     ),
     Fault(
         "anyone-takes",
