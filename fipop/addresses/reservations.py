@@ -35,7 +35,6 @@ from fipop.api.objects import (
 from fipop.deadlines import MIN_QUARANTINE_SECONDS
 from fipop.errors import ConflictError, FipopError, NotFoundError
 from fipop.ipam.addresses import Address, explode_address, format_address
-from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
 from fipop.metrics.counters import RELEASES
@@ -136,7 +135,7 @@ class ReservationStore:
         except ConflictError as error:
             await self.read(wanted.name)
             raise TakenError(name=wanted.name) from error
-        self._take(answer)
+        self.inventory.observe_reservation(answer)
 
     async def write(self, wanted: FloatingIPReservation) -> None:
         """Replace a reservation at the version that it has. Raises: TakenError if it changed, ApiError."""
@@ -145,9 +144,6 @@ class ReservationStore:
         except (ConflictError, NotFoundError) as error:
             await self.read(wanted.name)
             raise TakenError(name=wanted.name) from error
-        self._take(answer)
-
-    def _take(self, answer: Json) -> None:
         self.inventory.observe_reservation(answer)
 
 
