@@ -152,10 +152,7 @@ class RangeReconciler:
 
     async def _write(self, found: FloatingIPRange, status: Json) -> bool:
         """Write a status; return whether it was written. Raises ApiError."""
-        patch = {
-            "metadata": {"resourceVersion": str(found.resource_version), "uid": found.uid},
-            "status": status,
-        }
+        patch = {"metadata": found.precondition, "status": status}
         try:
             answer = await self.client.merge_patch(
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"

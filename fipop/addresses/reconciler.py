@@ -215,8 +215,7 @@ class FloatingIPReconciler:
 
     async def _patch(self, floating_ip: FloatingIP, patch: Json, *, subresource: str = "") -> FloatingIP:
         """Patch the floating IP that was decided on, and no younger one."""
-        tested = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
-        body = {**patch, "metadata": {**patch.get("metadata", {}), **tested}}
+        body = {**patch, "metadata": {**patch.get("metadata", {}), **floating_ip.precondition}}
         answer = await self.client.merge_patch(
             FLOATING_IPS, floating_ip.name, body, namespace=floating_ip.namespace, subresource=subresource
         )

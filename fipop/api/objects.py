@@ -96,6 +96,11 @@ class KubeObject(YamlFields):
         return self.metadata.resource_version
 
     @property
+    def precondition(self) -> Json:
+        """The metadata by which the API server refuses a patch of another version, or of another object."""
+        return {"resourceVersion": str(self.resource_version), "uid": self.uid}
+
+    @property
     def created(self) -> datetime:
         """When it was created; to the second."""
         return self.metadata.creation_timestamp
@@ -386,6 +391,11 @@ class FloatingIP(CheckedObject):
         return self.metadata.annotations.get(names.ANNOTATION_RANGE) or None
 
     @property
+    def range_name(self) -> str:
+        """The range that serves it, else the one that it names; "" for none."""
+        return self.status.range or self.range or ""
+
+    @property
     def update_config_map(self) -> bool:
         """Whether foreign values of its keys in the guest cluster are overwritten."""
         return self.metadata.is_true(names.ANNOTATION_UPDATE_CONFIG_MAP)
@@ -538,7 +548,7 @@ def build_body(reservation: FloatingIPReservation) -> Json:
     """Return the whole object for the API server, with the resource version if it was read before."""
     metadata: Json = {"name": reservation.name}
     if reservation.uid:
-        metadata |= {"uid": reservation.uid, "resourceVersion": str(reservation.resource_version)}
+        metadata |= reservation.precondition
     return {"metadata": metadata, "spec": write(reservation.spec)}
 
 

@@ -19,7 +19,7 @@ from fipop.addresses.claims import address_of, read_addresses
 from fipop.addresses.decision import bind_guest
 from fipop.addresses.gate import GATE_RETRY_SECONDS, Gate
 from fipop.addresses.inventory import is_respecified
-from fipop.addresses.stores import BY_OWNER_NAMESPACE, BY_RANGE
+from fipop.addresses.stores import BY_RANGE
 from fipop.api import names
 from fipop.api.codec import write, write_patch
 from fipop.api.conditions import ConditionContent, ConditionType, Verdict, merge_conditions
@@ -183,7 +183,7 @@ class DemandController:
         if is_off or not self.configuration.settings.may_create_floating_ips or not cache.exists(guest_id):
             return None
         oldest = next(iter(cache.floating_ips_of(guest_id)), None)
-        found = cache.ranges.get("", _range_of(oldest)) if oldest is not None else None
+        found = cache.ranges.get("", oldest.range_name) if oldest is not None else None
         return found if found is not None and found.spec.per_guest is not None else None
 
     def _stop(self, record: GuestRecord, guest_id: str) -> None:
@@ -214,9 +214,8 @@ class DemandController:
         every, read = cache.floating_ips_of(guest.id), cache.pools.get(found.name)
         # One that fipop writes to no guest cluster serves no Service.
         bound = (each for each in every if bind_guest(cache, each).blocker is None)
-        here = [each for each in bound if _range_of(each) == found.name]
-        reservations = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
-        quarantined = (each for each in reservations if not each.is_held and each.spec.range == found.name)
+        here = [each for each in bound if each.range_name == found.name]
+        quarantined = (each for each in cache.find_quarantined(guest.id) if each.spec.range == found.name)
         former = {address_of(each): each.spec.owner.name for each in quarantined}
         refusal = cache.pools.refusal
         shares = len(cache.shares(guest.id, found.name)) + sum(not each.status.addresses for each in here)
@@ -296,12 +295,11 @@ class DemandController:
         )
 
     async def _write_status(self, floating_ip: FloatingIP, wanted: FloatingIPStatus) -> None:
-        tested = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
         try:
             answer = await self.guests.client.merge_patch(
                 FLOATING_IPS,
                 floating_ip.name,
-                {"metadata": tested, "status": write_patch(wanted)},
+                {"metadata": floating_ip.precondition, "status": write_patch(wanted)},
                 namespace=floating_ip.namespace,
                 subresource="status",
             )
@@ -376,7 +374,3 @@ def _name_waiting(service: ServiceUse, now: datetime) -> WaitingService:
     is_time = since is not None and EPOCH <= since <= now + timedelta(days=1)
     shown = since.astimezone(UTC).replace(microsecond=0) if since is not None and is_time else None
     return WaitingService(name=str(service), since=shown)
-
-
-def _range_of(floating_ip: FloatingIP) -> str:
-    return floating_ip.status.range or floating_ip.range or ""

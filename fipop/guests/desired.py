@@ -9,7 +9,6 @@ from fipop.addresses.claims import address_of, read_addresses, slots_named_by
 from fipop.addresses.decision import bind_guest
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.status import find_pause
-from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.guests.announced import find_dark_since
@@ -58,14 +57,10 @@ class DesiredState:
         return frozenset(map(address_of, self.held))
 
     @property
-    def granted(self) -> frozenset[str]:
-        """The same, as texts."""
-        return frozenset(map(format_address, self.addresses))
-
-    @property
     def is_complete(self) -> bool:
         """Whether no reservation is missing. A missing one is made again; until then its address stays as it is."""
-        return all(self.granted.issuperset(each.status.addresses) for each in self.floating_ips)
+        backed = frozenset(map(format_address, self.addresses))
+        return all(backed.issuperset(each.status.addresses) for each in self.floating_ips)
 
     @property
     def names_interface(self) -> bool:
@@ -94,7 +89,7 @@ def find_desired(
         for each in cache.reservations_of(one.key)
         if each.is_held and each.spec.owner.uid == one.uid
     )
-    former = [each for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id) if not each.is_held]
+    former = cache.find_quarantined(guest.id)
     known = KnownAddresses(
         own=frozenset(map(address_of, (*held, *former))),
         frozen=read_addresses(

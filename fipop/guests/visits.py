@@ -70,7 +70,7 @@ from fipop.guests.release_plan import plan_releases
 from fipop.guests.releases import find_goal, request_turn
 from fipop.guests.visit_state import YOUNG_SECONDS, Visit
 from fipop.interfaces import loop_time
-from fipop.ipam.addresses import parse_address
+from fipop.ipam.addresses import format_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
 from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
@@ -285,7 +285,7 @@ class VisitController:
 
         # What this guest cluster uses already stays: its former key had it, or a Service has it.
         in_conflict = {each for each in desired.in_conflict if visit.in_use.user_of(each) is None}
-        granted = frozenset(each for each in desired.granted if parse_address(each) not in in_conflict)
+        granted = frozenset(map(format_address, desired.addresses - in_conflict))
         before = find_namespace(visit.config_maps, desired.known)
         namespace = choose_namespace(desired, visit.observed, before)
         namespace = namespace or self.configuration.settings.kubevip_namespace
