@@ -118,7 +118,7 @@ class RolloutController:
 
     def count_guests(self) -> Mapping[str, int]:
         """Return how many guest clusters stand where."""
-        return count(self.progress.states.values())
+        return count(each.status for each in self.progress.states.values())
 
     async def step(self) -> None:
         """Go one step further, if there is one."""
@@ -218,7 +218,7 @@ class RolloutController:
         asked = self.configuration.annotations.get(names.ANNOTATION_ROLLOUT, "")
         if not asked or asked == rollout.retried:
             return replace(rollout, retried=asked), progress
-        wanted = f"retry/{rollout.target.name}"
+        wanted = rollout.retry_annotation
         if asked == wanted:
             return retry(replace(rollout, retried=asked), fleet, progress, loop_time())
         if asked != self._refused:
@@ -252,7 +252,7 @@ class RolloutController:
         if rollout.is_stopped:
             advice = (
                 f"{advise_after_stop(rollout)}. Without the command line, set annotation "
-                f"{names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
+                f"{names.ANNOTATION_ROLLOUT}: {rollout.retry_annotation}."
             )
             self._tell(
                 "RolloutStopped",

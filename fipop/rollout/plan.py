@@ -7,11 +7,11 @@ docs/concepts/rollouts.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from fipop.helm.charts import Target
 from fipop.helm.releases import Release
@@ -63,6 +63,11 @@ class Rollout:
     def is_stable(self) -> bool:
         """Whether the target was completed before. Guest clusters without a release then get it without a turn."""
         return self.stable is not None and self.stable.name == self.target.name
+
+    @property
+    def retry_annotation(self) -> str:
+        """The annotation by which the guest clusters take part again in which the target failed."""
+        return f"retry/{self.target.name}"
 
     @property
     def is_stopped(self) -> bool:
@@ -277,20 +282,10 @@ def _roll_back(
     )
 
 
-class HasStatus(Protocol):
-    """What stands somewhere in a rollout."""
-
-    @property
-    def status(self) -> RolloutStatus:
-        """Where it stands."""
-
-
-def count(states: Iterable[HasStatus]) -> dict[str, int]:
+def count(statuses: Iterable[RolloutStatus]) -> dict[str, int]:
     """Count guest clusters by status, for the metric and for reports."""
-    counts = dict.fromkeys((each.value for each in RolloutStatus), 0)
-    for each in states:
-        counts[each.status.value] += 1
-    return counts
+    counts = Counter(statuses)
+    return {each.value: counts[each] for each in RolloutStatus}
 
 
 # Where a guest cluster stands
