@@ -20,7 +20,7 @@ from fipop.addresses.in_use import InUseAddresses, Source
 from fipop.addresses.quarantine import request_reservation
 from fipop.addresses.reconciler import request_users
 from fipop.addresses.reservations import ReservationStore
-from fipop.api.conditions import ConditionContent, ConditionType, Verdict, find_condition
+from fipop.api.conditions import ConditionType, find_condition
 from fipop.api.objects import FloatingIPReservation
 from fipop.errors import (
     ApiError,
@@ -34,7 +34,7 @@ from fipop.guests.access import (
     VisitTimeoutError,
     read_access,
 )
-from fipop.guests.announced import NOT_READ, AnnouncedState, build_check, restore_state, settle
+from fipop.guests.announced import AnnouncedState, Reason, build_check, build_unknown, restore_state, settle
 from fipop.guests.conditions import describe_failure, describe_visit
 from fipop.guests.config_map import (
     ConfigMapWriter,
@@ -358,9 +358,7 @@ class VisitController:
 
     def _note_not_read(self, visit: Visit, desired: DesiredState, error: FipopError) -> None:
         """Take a visit that failed for a reading, of the floating IPs that show whether they are announced."""
-        found = ConditionContent(
-            verdict=Verdict.UNKNOWN, reason=NOT_READ, message=sentence(str(visit.explain(error)))
-        )
+        found = build_unknown(Reason.NOT_READ, sentence(str(visit.explain(error))))
         states = _find_states(visit.record, desired) if desired.keeps else {}
         visit.record.announced_states = {
             key: settle(state, found, at=loop_time())
