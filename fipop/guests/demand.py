@@ -178,12 +178,13 @@ class DemandController:
 
     def _find_range(self, guest_id: str) -> FloatingIPRange | None:
         """Return the range that says how many floating IPs a guest cluster has; None if fipop makes none for it."""
-        guest, cache = self.guests.inventory.known(guest_id), self.guests.inventory
+        inventory, settings = self.guests.inventory, self.configuration.settings
+        guest = inventory.known(guest_id)
         is_off = guest is not None and not guest.cluster.wants_floating_ip
-        if is_off or not self.configuration.settings.may_create_floating_ips or not cache.exists(guest_id):
+        if is_off or not settings.may_create_floating_ips or not inventory.exists(guest_id):
             return None
-        oldest = next(iter(cache.floating_ips_of(guest_id)), None)
-        found = cache.ranges.get("", oldest.range_name) if oldest is not None else None
+        oldest = next(iter(inventory.floating_ips_of(guest_id)), None)
+        found = inventory.ranges.get("", oldest.range_name) if oldest is not None else None
         return found if found is not None and found.spec.per_guest is not None else None
 
     def _stop(self, record: GuestRecord, guest_id: str) -> None:
@@ -210,15 +211,15 @@ class DemandController:
     def _see(
         self, record: GuestRecord, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
     ) -> DemandInput:
-        cache = self.guests.inventory
-        every, read = cache.floating_ips_of(guest.id), cache.pools.get(found.name)
+        inventory = self.guests.inventory
+        every, read = inventory.floating_ips_of(guest.id), inventory.pools.get(found.name)
         # One that fipop writes to no guest cluster serves no Service.
-        bound = (each for each in every if bind_guest(cache, each).blocker is None)
+        bound = (each for each in every if bind_guest(inventory, each).blocker is None)
         here = [each for each in bound if each.range_name == found.name]
-        quarantined = (each for each in cache.find_quarantined(guest.id) if each.spec.range == found.name)
+        quarantined = (each for each in inventory.find_quarantined(guest.id) if each.spec.range == found.name)
         former = {address_of(each): each.spec.owner.name for each in quarantined}
-        refusal = cache.pools.refusal
-        shares = len(cache.shares(guest.id, found.name)) + sum(not each.status.addresses for each in here)
+        refusal = inventory.pools.refusal
+        shares = len(inventory.shares(guest.id, found.name)) + sum(not each.status.addresses for each in here)
         limit = found.spec.max_per_guest
         return DemandInput(
             cluster=guest.cluster_name,

@@ -218,8 +218,8 @@ class GuestReconciler:
         name = change.latest.name
         if resource == MANAGEMENT_CLUSTERS:
             return (name, *self._find_on_harvester(change))
-        cache = self.guests.inventory
-        if resource == NAMESPACES and (cache.guest_clusters(name) or cache.floating_ips_of(name)):
+        inventory = self.guests.inventory
+        if resource == NAMESPACES and (inventory.guest_clusters(name) or inventory.floating_ips_of(name)):
             return (name,)
         return ()
 
@@ -320,12 +320,13 @@ class GuestReconciler:
 
     def _seconds_to_replacement(self, guest: Guest) -> float | None:
         """Return in how many seconds a guest cluster gets a floating IP; None if it has one, or wants none."""
-        cache, now = self.guests.inventory, self.guests.client.server_now()
-        if needs_floating_ip(cache, guest):
+        inventory, now = self.guests.inventory, self.guests.client.server_now()
+        if needs_floating_ip(inventory, guest):
             return 0.0
-        others = cache.floating_ips_of(guest.id)
+        others = inventory.floating_ips_of(guest.id)
         refused = [since for each in others if (since := _refused_since(each)) is not None]
-        is_there = cache.floating_ips.get(guest.id, guest.cluster_name + names.FLOATING_IP_SUFFIX) is not None
+        name = f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}"
+        is_there = inventory.floating_ips.get(guest.id, name) is not None
         if len(refused) < len(others) or is_there or guest.deleting or not guest.cluster.wants_floating_ip:
             return None
         return REFUSED_SECONDS - (now - max(refused)).total_seconds()
@@ -359,9 +360,9 @@ def _refused_since(floating_ip: FloatingIP) -> datetime | None:
     return found.last_transition_time if found is not None and is_refused else None
 
 
-def needs_floating_ip(cache: Inventory, guest: Guest) -> bool:
+def needs_floating_ip(inventory: Inventory, guest: Guest) -> bool:
     """Return whether a guest cluster wants a floating IP and has none."""
-    return guest.cluster.wants_floating_ip and not (guest.deleting or cache.floating_ips_of(guest.id))
+    return guest.cluster.wants_floating_ip and not (guest.deleting or inventory.floating_ips_of(guest.id))
 
 
 def build_floating_ip(guest: Guest) -> Json:
