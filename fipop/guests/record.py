@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from fipop.addresses.guests import AddressRecord, FloatingIPName
 from fipop.api.conditions import ConditionContent
+from fipop.api.objects import FloatingIP
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
-from fipop.guests.announced import AnnouncedState, LeaseReading
+from fipop.guests.announced import AnnouncedState, LeaseReading, restore_state
 from fipop.guests.observed import Observed
 from fipop.guests.takers import Taker, find_taker
 from fipop.helm.charts import Target
@@ -137,6 +138,16 @@ class GuestRecord(AddressRecord):
     def taker(self) -> Taker | None:
         """Another controller that takes every Service, as far as that is known."""
         return find_taker(self.other_providers, has_service_lb=self.has_service_lb)
+
+    def find_announced(self, floating_ips: Iterable[FloatingIP]) -> dict[FloatingIPName, AnnouncedState]:
+        """Return what floating IPs show of announced addresses; of one that was not read yet, what its status says."""
+        states = {}
+        for each in floating_ips:
+            state = self.announced_states.get(each.key)
+            if state is None or state.addresses != each.status.addresses:
+                state = restore_state(each.status)
+            states[each.key] = state
+        return states
 
     def choose_targets(
         self, cluster: ProvisioningCluster, target: Target, stable: Target | None

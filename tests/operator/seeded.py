@@ -78,9 +78,9 @@ FAULTS = (
     ),
     Fault(
         "no-live-read-before-a-guest-write",
-        "fipop/guests/visits.py",
-        "return await self.reservations.is_held_by(each.name, each.spec.owner)",
-        "return each.is_held",
+        f"{ADDRESSES}/reservations.py",
+        "live = await self.read(each.name)",
+        "live = each",
         test="test_two_writers.py::test_a_guest_cluster_is_never_told_an_address_that_went_to_another_unseen",
     ),
     Fault(
