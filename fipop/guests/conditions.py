@@ -61,7 +61,7 @@ def describe_visit(
     observed, error = visit.observed, visit.parking.first
     unparked = error if isinstance(error, ApiError) and error.is_refusal else None
     written = replace(visit.written, error=visit.written.error or unparked)
-    is_bare = desired.removes and observed is not None and not observed.has_provider
+    is_bare = desired.removes and observed is not None and observed.cloud_provider.status is Status.ABSENT
     finalizers = sum(each.has_finalizer for each in visit.services) if is_bare else 0
     pools = {each.key: each.spec.pool for each in desired.floating_ips if visit.record.ignores_pools}
     conditions: dict[Role, ConditionContent] = {}

@@ -178,15 +178,12 @@ def choose_namespace(desired: DesiredState, observed: Observed | None, written: 
 
     None: the one of the options.
     """
-    releases = observed.releases if observed is not None else ()
-    running = [
-        each.namespace
-        for each in releases
-        if each.role is Role.CLOUD_PROVIDER and each.status is not Status.ABSENT
-    ]
+    if observed is not None:
+        provider = observed.cloud_provider
+        return provider.namespace if provider.status is not Status.ABSENT else written
     # What could not be read is where it was, if the status names it.
-    known = [each.namespace for each in desired.places if each.role is Role.CLOUD_PROVIDER]
-    return next(iter(running), written) or (known[0] if known and observed is None else None)
+    known = (each.namespace for each in desired.places if each.role is Role.CLOUD_PROVIDER)
+    return written or next(known, None)
 
 
 def count_event(guests: GuestDirectory, guest: Guest, event: GuestEvent, *, success: bool) -> None:
