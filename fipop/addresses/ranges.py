@@ -60,7 +60,7 @@ class RangeReconciler:
     gate: Gate
     """Whether it is known which addresses guest clusters use: these count, too."""
     is_traced: Callable[[], bool] = lambda: False
-    """Returns whether the ledger is logged at each count (option traceIpamData)."""
+    """Returns whether what ranges hold is logged at each count (option traceIpamData)."""
     note: Note | None = None
     """What stands in the statuses of all ranges; None if one could not be written, or if guest clusters were not tried
     yet."""
