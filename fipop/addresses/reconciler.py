@@ -168,9 +168,8 @@ class FloatingIPReconciler:
         if is_ours and names_address(floating_ip, claim.space, claim.address):
             return
         if known is not None and known.is_held and known.spec.owner.uid != floating_ip.uid:
-            await self._read_same(
-                floating_ip
-            )  # of two objects of this name, the API server knows which one lives
+            # Of two objects of this name, the API server knows which one lives.
+            await self._read_same(floating_ip)
         if await self.reservations.claim(claim):
             ALLOCATIONS.labels("allocated").inc()
 

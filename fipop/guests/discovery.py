@@ -173,9 +173,8 @@ class GuestDirectory:
         if known is not None and (
             guest is None or known.harvester_cluster_name != guest.harvester_cluster_name
         ):
-            forget_guest(
-                known.cluster_name
-            )  # else each name of its Harvester cluster leaves its events behind
+            # Else each name of its Harvester cluster leaves its events behind.
+            forget_guest(known.cluster_name)
         problem = "" if isinstance(found, Guest) else sentence(found.message)
         return self.inventory.note_guest(guest_id, guest, is_resolved=is_resolved, problem=problem)
 
