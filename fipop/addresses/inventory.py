@@ -301,7 +301,7 @@ class Inventory(Stores):
 
     def space_of(self, floating_ip: FloatingIP) -> str:
         """Return the address space of what a floating IP has or names."""
-        found = self.pools.get(floating_ip.range_name)
+        found = self.pools.get(floating_ip.current_range)
         return floating_ip.status.address_space or (found.space if found else DEFAULT_ADDRESS_SPACE)
 
     def has_claims(self, range_name: str, *, but: Owner) -> bool:
@@ -354,7 +354,7 @@ class Inventory(Stores):
         for space, address in frozenset().union(*self._named.values()):
             if address not in self._reserved[space]:
                 first = self.named_by(space, address)[0]
-                yield Use(space, address, first.range_name, is_held=True)
+                yield Use(space, address, first.current_range, is_held=True)
         for found in self.pools.all():
             for address in self.find_reported(found.name):
                 yield Use(found.space, address, found.name, is_held=False)

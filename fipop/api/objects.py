@@ -391,8 +391,8 @@ class FloatingIP(CheckedObject):
         return self.metadata.annotations.get(names.ANNOTATION_RANGE) or None
 
     @property
-    def range_name(self) -> str:
-        """The range that serves it, else the one that it names; "" for none."""
+    def current_range(self) -> str:
+        """The range that it has its addresses from, else the one that it names; "" if there is neither."""
         return self.status.range or self.range or ""
 
     @property

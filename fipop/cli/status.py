@@ -140,6 +140,6 @@ def _wide_row(each: FloatingIPReport, now: datetime) -> tuple[str, ...]:
     found = each.floating_ip
     return (
         *(found.namespace, found.name, each.shown, ",".join(found.status.addresses)),
-        *(found.range_name, each.ready.status.value, each.ready.reason),
+        *(found.status.range or found.range or "", each.ready.status.value, each.ready.reason),
         age((now - found.created).total_seconds()),
     )

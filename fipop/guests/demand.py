@@ -184,7 +184,7 @@ class DemandController:
         if is_off or not settings.may_create_floating_ips or not inventory.exists(guest_id):
             return None
         oldest = next(iter(inventory.floating_ips_of(guest_id)), None)
-        found = inventory.ranges.get("", oldest.range_name) if oldest is not None else None
+        found = inventory.ranges.get("", oldest.current_range) if oldest is not None else None
         return found if found is not None and found.spec.per_guest is not None else None
 
     def _stop(self, record: GuestRecord, guest_id: str) -> None:
@@ -215,7 +215,7 @@ class DemandController:
         every, read = inventory.floating_ips_of(guest.id), inventory.pools.get(found.name)
         # One that fipop writes to no guest cluster serves no Service.
         bound = (each for each in every if bind_guest(inventory, each).blocker is None)
-        here = [each for each in bound if each.range_name == found.name]
+        here = [each for each in bound if each.current_range == found.name]
         quarantined = (each for each in inventory.find_quarantined(guest.id) if each.spec.range == found.name)
         former = {address_of(each): each.spec.owner.name for each in quarantined}
         refusal = inventory.pools.refusal

@@ -317,7 +317,7 @@ def _find_named(snapshot: Snapshot, named_by: Sequence[FloatingIP]) -> _Found:
     remark = "named by a FloatingIP, without a reservation"
     if not snapshot.is_read(Kind.RESERVATIONS):
         remark = "named by a FloatingIP, and the reservations could not be read"
-    range_name = named_by[0].range_name
+    range_name = named_by[0].status.range or named_by[0].range or ""
     return AddressState.NAMED, range_name, remark, [_ownership(snapshot, each) for each in named_by]
 
 

@@ -154,7 +154,7 @@ def _report(snapshot: Snapshot, before: FloatingIP | None, after: FloatingIP) ->
         fate=_judge(snapshot, before, after, named, held),
         before=_format(named),
         after=_format(held),
-        range=after.range_name,
+        range=after.status.range or after.range or "",
         reason=allocated.reason if allocated is not None else "",
         message=allocated.message if allocated is not None else "",
         refusal=_find_refusal(after),
