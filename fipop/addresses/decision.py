@@ -31,7 +31,6 @@ from fipop.api.names import DEFAULT_ADDRESS_SPACE
 from fipop.api.objects import EPOCH, FloatingIP, FloatingIPRange, FloatingIPReservation, Owner, Requested
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
-from fipop.rancher.links import choose_cluster
 from fipop.rancher.objects import ProvisioningCluster
 
 _MAY_PASS = frozenset({"RangeFull", "QuotaExceeded"})
@@ -90,7 +89,7 @@ class GuestBinding:
 def bind_guest(inventory: Inventory, floating_ip: FloatingIP) -> GuestBinding:
     """Find the guest cluster by the namespace alone; the annotation `clustername` can only object, never steer."""
     namespace = floating_ip.namespace
-    cluster = choose_cluster(inventory.guest_clusters(namespace), inventory.management.get("", namespace))
+    cluster = inventory.cluster_of(namespace)
     if cluster is None:
         return GuestBinding(cluster=None, blocker=describe_stranger(floating_ip, inventory.clusters.all()))
     if floating_ip.cluster is not None and floating_ip.cluster != cluster.name:
@@ -112,7 +111,10 @@ def decide(view: DecisionView, floating_ip: FloatingIP) -> Decision:
     request = read_request(floating_ip)
     found = _find_range(inventory, floating_ip, held, owner, request)
     current = _find_current(view, floating_ip, held, owner, request, found)
-    if isinstance(request, AddressRequest) and isinstance(found, FloatingIPRange):
+    if isinstance(found, Blocker):
+        decision = Decision(holds=_in_order(current), blockers=(found,))
+    else:
+        assert isinstance(request, AddressRequest), "no range serves what cannot be read"
         decision = _Allocation(
             inventory=inventory,
             floating_ip=floating_ip,
@@ -122,9 +124,6 @@ def decide(view: DecisionView, floating_ip: FloatingIP) -> Decision:
             current=current,
             held=held,
         ).allocate()
-    else:
-        blocker = request if isinstance(request, Blocker) else found
-        decision = Decision(holds=_in_order(current), blockers=(blocker,))  # type: ignore[arg-type]
     reserved = frozenset(each.name for each in held)
     decision = replace(decision, had=_in_order(current), reserved=reserved)
     is_undecided = any(each.reason in _MAY_PASS for each in decision.blockers) and (
@@ -168,7 +167,7 @@ def _find_range(
     owner: Owner,
     request: AddressRequest | Blocker,
 ) -> FloatingIPRange | Blocker:
-    """Return the range that serves, if it can be read."""
+    """Return the range that serves; or why none does, be it that the request cannot be read."""
     if isinstance(request, Blocker):
         return request
     guest_id = floating_ip.namespace
@@ -266,10 +265,12 @@ class _Allocation:
 
     def allocate(self) -> Decision:
         """Return all that is asked for, or what the floating IP has and why it gets no more."""
-        current, families = _in_order(self.current), self._families()
+        current, read = _in_order(self.current), self.inventory.pools.get(self.range.name)
+        families = frozenset(read.pool.families if read is not None else ())
+        held_here = frozenset(family for family, each in self.current.items() if self._is_here(each))
         found: dict[Family, Claim] = {}
         missing: list[Blocker] = []
-        for family in self.request.wanted(families, self._held_here()):
+        for family in self.request.wanted(families, held_here):
             choice = self._choose(family, found.values())
             if isinstance(choice, Claim):
                 found[family] = choice
@@ -281,13 +282,6 @@ class _Allocation:
             return Decision(holds=current, blockers=tuple(missing))
         blockers = tuple(replace(each, is_tolerable=True) for each in missing)
         return Decision(holds=_in_order(found), blockers=blockers)
-
-    def _families(self) -> frozenset[Family]:
-        found = self.inventory.pools.get(self.range.name)
-        return frozenset(found.pool.families if found is not None else ())
-
-    def _held_here(self) -> frozenset[Family]:
-        return frozenset(family for family, each in self.current.items() if self._is_here(each))
 
     def _can_do_without(self, family: Family, available: frozenset[Family]) -> bool:
         """Return whether one family is enough; what the floating IP has it keeps, if the range has that family."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -18,6 +19,8 @@ UNREADABLE_SECONDS = 600.0
 
 CHECK_SECONDS = 1.0
 """How often deadlines are checked while something waits."""
+GATE_RETRY_SECONDS = 5.0
+"""When other work that waits for the gate is tried again."""
 
 
 class GateEvent(StrEnum):
@@ -101,8 +104,17 @@ class Gate:
             self._unbegun.discard(guest_id)
             self._begun_at = loop_time()
 
-    def note_tried(self, guest_id: str) -> None:
-        """Note that a guest cluster was read, or could not be."""
+    @contextmanager
+    def trying(self, guest_id: str) -> Iterator[None]:
+        """Note at the end that a guest cluster was read, or could not be. What is broken off is no try."""
+        try:
+            yield
+        except Exception:
+            self._note_tried(guest_id)
+            raise
+        self._note_tried(guest_id)
+
+    def _note_tried(self, guest_id: str) -> None:
         if guest_id in self.untried:
             self.untried.discard(guest_id)
             if not self.untried:
@@ -127,7 +139,7 @@ class Gate:
         """Note that the gate need not wait: a guest cluster is disconnected, or has no usable kubeconfig."""
         self.awaited.discard(guest_id)
         self._unbegun.discard(guest_id)
-        self.note_tried(guest_id)
+        self._note_tried(guest_id)
         self._open_if_due()
 
     def note_left(self, guest_id: str) -> None:

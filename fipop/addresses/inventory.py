@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ from fipop.ipam.pool import parse_pool
 from fipop.ipam.ranges import AddressCounts, Range, RangeTable, RangeUsage
 from fipop.jsons import JsonView
 from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IP_RESERVATIONS, FLOATING_IPS, Resource
-from fipop.rancher.links import Links, choose_cluster, resolve_cached
+from fipop.rancher.links import Links, resolve_cached
 from fipop.rancher.matching import Guest, fits_guest
 from fipop.runtime.store import Change, Projection
 
@@ -270,20 +270,22 @@ class Inventory(Stores):
 
         Also an imported cluster of which Rancher does not know (yet) what it is. It may use addresses.
         """
-        management = self.management.get("", guest_id)
-        cluster = choose_cluster(self.guest_clusters(guest_id), management)
+        links = self.find_links(guest_id)
+        found = resolve_cached(replace(links, is_unknown_kind=True)) if links is not None else None
+        return found if isinstance(found, Guest) else None
+
+    def find_links(self, guest_id: str) -> Links | None:
+        """Return what the stores have of the links of a guest cluster; None if Rancher does not have it."""
+        cluster = self.cluster_of(guest_id)
         if cluster is None:
             return None
-        found = resolve_cached(
-            Links(
-                cluster=cluster,
-                management=management,
-                namespace=self.namespaces.get("", guest_id),
-                find_management=lambda name: self.management.get("", name),
-                is_unknown_kind=True,
-            )
+        return Links(
+            cluster=cluster,
+            management=self.find_management(guest_id),
+            namespace=self.namespaces.get("", guest_id),
+            find_management=self.find_management,
+            known=self.known(guest_id) if self.is_resolved(guest_id) else None,
         )
-        return found if isinstance(found, Guest) else None
 
     def reservation(self, space: str, address: Address) -> FloatingIPReservation | None:
         """Return the reservation of an address."""
@@ -310,6 +312,12 @@ class Inventory(Stores):
         """Return the other guest clusters that use an address of a floating IP; `ignore-claim` takes some out."""
         users = self.reports.find_users(space, address)
         return users - {floating_ip.namespace} - floating_ip.ignored_claims
+
+    def was_read_after(self, quarantined: FloatingIPReservation) -> bool:
+        """Return whether a visit of its guest cluster that began after a quarantine's end read everything wholly."""
+        until = quarantined.spec.quarantined_until
+        read_since = self.reports.read_since(quarantined.spec.owner.namespace)
+        return until is not None and read_since is not None and read_since >= until
 
     def find_own(self, guest_id: str) -> dict[Address, set[str]]:
         """Return the addresses that the floating IPs of a guest cluster hold, or held, with their address spaces."""

@@ -140,18 +140,16 @@ class QuarantineReconciler:
 
     def _check_reports(self, reservation: FloatingIPReservation) -> RetryAfter | None:
         """Return when to check again what visits found; None if one that began after the quarantine found it clean."""
-        guest_id, until = reservation.spec.owner.namespace, reservation.spec.quarantined_until
-        read_since = self.inventory.reports.read_since(guest_id)
-        if read_since is None or until is None or read_since < until:
+        guest_id = reservation.spec.owner.namespace
+        if not self.inventory.was_read_after(reservation):
             self.queues.add(request_visit(guest_id))
             return RetryAfter(RECHECK_SECONDS)
         user = describe_user(self.inventory, guest_id, address_of(reservation))
-        if self._is_held_elsewhere(reservation):
-            user = ""  # it moved there with its address
-        if user:
-            fields = {"address": reservation.spec.address, "reason": user}
-            logger.debug("Address stays in quarantine", extra=fields)
-        return RetryAfter(RECHECK_SECONDS) if user else None
+        if not user or self._is_held_elsewhere(reservation):  # it moved there with its address
+            return None
+        fields = {"address": reservation.spec.address, "reason": user}
+        logger.debug("Address stays in quarantine", extra=fields)
+        return RetryAfter(RECHECK_SECONDS)
 
     def _is_held_elsewhere(self, reservation: FloatingIPReservation) -> bool:
         """Return whether the guest cluster holds the same address in another address space."""

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from fipop.addresses.gate import Gate
+from fipop.addresses.gate import GATE_RETRY_SECONDS, Gate
 from fipop.addresses.handover import Note, digest_ranges
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.range_status import build_status
@@ -36,7 +36,6 @@ KIND = "ranges"
 """The kind of the one key: all ranges, which are counted together."""
 COUNT_SECONDS = 1.0
 """How long changes of what ranges hold are gathered until the ranges are counted: they are written at most so often."""
-GATE_RETRY_SECONDS = 5.0
 REPORTED_SECONDS = 10.0
 """What guest clusters use without a floating IP is written at most so often for each range: tenants change it."""
 MAX_REPORTED, MAX_REPORTED_OF_GUEST = 1024, 64
@@ -61,7 +60,7 @@ class RangeReconciler:
     gate: Gate
     """Whether it is known which addresses guest clusters use: these count, too."""
     is_traced: Callable[[], bool] = lambda: False
-    """Returns whether the ledger is logged at each count (option traceIpamData)."""
+    """Returns whether what ranges hold is logged at each count (option traceIpamData)."""
     note: Note | None = None
     """What stands in the statuses of all ranges; None if one could not be written, or if guest clusters were not tried
     yet."""
@@ -153,10 +152,7 @@ class RangeReconciler:
 
     async def _write(self, found: FloatingIPRange, status: Json) -> bool:
         """Write a status; return whether it was written. Raises ApiError."""
-        patch = {
-            "metadata": {"resourceVersion": str(found.resource_version), "uid": found.uid},
-            "status": status,
-        }
+        patch = {"metadata": found.precondition, "status": status}
         try:
             answer = await self.client.merge_patch(
                 FLOATING_IP_RANGES, found.name, patch, subresource="status"

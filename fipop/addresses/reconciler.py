@@ -10,7 +10,7 @@ from datetime import datetime
 
 from fipop.addresses.claims import Claim, names_address, slots_named_by
 from fipop.addresses.decision import Decision, DecisionView, decide
-from fipop.addresses.gate import Gate
+from fipop.addresses.gate import GATE_RETRY_SECONDS, Gate
 from fipop.addresses.guests import GuestLookup
 from fipop.addresses.inventory import Inventory, is_respecified
 from fipop.addresses.ranges import request_count
@@ -48,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 24
 """How many addresses others can take first until the queue tries again later."""
-GATE_RETRY_SECONDS = 5.0
 WAITING_SECONDS = 60.0
 """How often the floating IPs that lack something are decided on, whatever happens."""
 
@@ -169,9 +168,8 @@ class FloatingIPReconciler:
         if is_ours and names_address(floating_ip, claim.space, claim.address):
             return
         if known is not None and known.is_held and known.spec.owner.uid != floating_ip.uid:
-            await self._read_same(
-                floating_ip
-            )  # of two objects of this name, the API server knows which one lives
+            # Of two objects of this name, the API server knows which one lives.
+            await self._read_same(floating_ip)
         if await self.reservations.claim(claim):
             ALLOCATIONS.labels("allocated").inc()
 
@@ -216,8 +214,7 @@ class FloatingIPReconciler:
 
     async def _patch(self, floating_ip: FloatingIP, patch: Json, *, subresource: str = "") -> FloatingIP:
         """Patch the floating IP that was decided on, and no younger one."""
-        tested = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
-        body = {**patch, "metadata": {**patch.get("metadata", {}), **tested}}
+        body = {**patch, "metadata": {**patch.get("metadata", {}), **floating_ip.precondition}}
         answer = await self.client.merge_patch(
             FLOATING_IPS, floating_ip.name, body, namespace=floating_ip.namespace, subresource=subresource
         )

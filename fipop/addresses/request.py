@@ -112,7 +112,7 @@ def blocker_of(error: IpamError) -> Blocker:
     return Blocker(reason=type(error).__name__.removesuffix("Error"), message=sentence(f"{error}{remedy}"))
 
 
-def format_time(at: datetime) -> str:
+def show_time(at: datetime) -> str:
     """Return a time as the messages of conditions show it."""
     return at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
@@ -133,7 +133,7 @@ def describe_holder(reservation: FloatingIPReservation, user: str = "") -> Block
     holder = "/".join(owner.key) + (f" of cluster {cluster}" if owner.cluster else "")
     if until is None:
         return _describe_held(address, holder)
-    message = f"Address {format_address(address)} is in quarantine until {format_time(until)} or later: "
+    message = f"Address {format_address(address)} is in quarantine until {show_time(until)} or later: "
     message += user or f"FloatingIP {holder} held it."
     return Blocker(reason="AddressQuarantined", message=message)
 
@@ -155,15 +155,14 @@ def describe_user(inventory: Inventory, guest_id: str, address: Address) -> str:
 
 def describe_wait(inventory: Inventory, reservation: FloatingIPReservation) -> str:
     """Return what a quarantine waits for in its guest cluster, as a sentence; "" if nothing is known of that."""
-    guest_id, until = reservation.spec.owner.namespace, reservation.spec.quarantined_until
-    read_since = inventory.reports.read_since(guest_id)
+    guest_id = reservation.spec.owner.namespace
     unread_since = inventory.reports.unread_since(guest_id)
     if unread_since is not None:
         return (
-            f"guest cluster {inventory.show_guest(guest_id)} could not be read since {format_time(unread_since)}. "
+            f"guest cluster {inventory.show_guest(guest_id)} could not be read since {show_time(unread_since)}. "
             "Check that it answers, or choose another address."
         )
-    if read_since is None or until is None or read_since < until:
+    if not inventory.was_read_after(reservation):
         return ""
     address = address_of(reservation)
     user, text = inventory.reports.find_user(guest_id, address), describe_user(inventory, guest_id, address)

@@ -9,7 +9,7 @@ The API server decides every race, also between two operators: names are unique,
 Three rules keep an address from having two owners:
 
 1. A status names an address only right after its reservation was written or read, and a guest cluster is written only
-   right after that (`is_held_by`).
+   right after that (`are_held`).
 2. What a status names is not released: the floating IP is read right before.
 3. A quarantine lasts longer than any write that was begun before it (MIN_QUARANTINE_SECONDS), and ends only when its
    guest cluster was visited after it and does not use the address.
@@ -17,7 +17,9 @@ Three rules keep an address from having two owners:
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -27,7 +29,6 @@ from fipop.addresses.inventory import Inventory
 from fipop.api.objects import (
     FloatingIPReservation,
     Metadata,
-    Owner,
     PastOwner,
     ReservationSpec,
     build_body,
@@ -35,7 +36,6 @@ from fipop.api.objects import (
 from fipop.deadlines import MIN_QUARANTINE_SECONDS
 from fipop.errors import ConflictError, FipopError, NotFoundError
 from fipop.ipam.addresses import Address, explode_address, format_address
-from fipop.jsons import Json
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import FLOATING_IP_RESERVATIONS
 from fipop.metrics.counters import RELEASES
@@ -43,6 +43,8 @@ from fipop.metrics.counters import RELEASES
 logger = logging.getLogger(__name__)
 
 MAX_HISTORY = 5
+READS_AT_ONCE = 32
+"""How many reservations are read at once before a guest cluster is written: the answers must be fresh together."""
 
 
 class TakenError(FipopError):
@@ -104,14 +106,24 @@ class ReservationStore:
             "Freed address", extra={"address": reservation.spec.address, "range": reservation.spec.range}
         )
 
-    async def is_held_by(self, name: str, owner: Owner) -> bool:
-        """Ask the API server, right before a guest cluster is written, whether an address is still this owner's."""
-        live = await self.read(name)
-        return (
-            live is not None
-            and live.is_held
-            and (live.spec.owner.key, live.spec.owner.uid) == (owner.key, owner.uid)
-        )
+    async def are_held(self, reservations: Iterable[FloatingIPReservation]) -> bool:
+        """Ask the API server, right before a guest cluster is written, whether addresses are still their owners'.
+
+        Raises: ApiError.
+        """
+        slots = asyncio.Semaphore(READS_AT_ONCE)
+
+        async def is_held(each: FloatingIPReservation) -> bool:
+            async with slots:
+                live = await self.read(each.name)
+            owner = each.spec.owner
+            return (
+                live is not None
+                and live.is_held
+                and (live.spec.owner.key, live.spec.owner.uid) == (owner.key, owner.uid)
+            )
+
+        return all(await asyncio.gather(*map(is_held, reservations)))
 
     async def check(self, space: str, address: Address) -> None:
         """Read the reservation of an address. Raises: TakenError if it is not as the cache knew it."""
@@ -136,7 +148,7 @@ class ReservationStore:
         except ConflictError as error:
             await self.read(wanted.name)
             raise TakenError(name=wanted.name) from error
-        self._take(answer)
+        self.inventory.observe_reservation(answer)
 
     async def write(self, wanted: FloatingIPReservation) -> None:
         """Replace a reservation at the version that it has. Raises: TakenError if it changed, ApiError."""
@@ -145,9 +157,6 @@ class ReservationStore:
         except (ConflictError, NotFoundError) as error:
             await self.read(wanted.name)
             raise TakenError(name=wanted.name) from error
-        self._take(answer)
-
-    def _take(self, answer: Json) -> None:
         self.inventory.observe_reservation(answer)
 
 

@@ -163,11 +163,6 @@ class StatusBuilder:
         return " ".join(found)
 
 
-def find_conflict(status: FloatingIPStatus) -> str:
-    """Return what a status says of other users of its addresses; "" if it says nothing."""
-    return find_fault(status, CONFLICT)
-
-
 def find_fault(status: FloatingIPStatus, reason: str) -> str:
     """Return what `GuestConfigured` says if it has this reason; "" if it has another one."""
     found = find_condition(status.conditions, ConditionType.GUEST_CONFIGURED)

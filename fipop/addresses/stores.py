@@ -23,6 +23,7 @@ from fipop.kube.resources import (
     PROVISIONING_CLUSTERS,
     Resource,
 )
+from fipop.rancher.links import choose_cluster
 from fipop.rancher.objects import (
     ManagementCluster,
     NamespaceInfo,
@@ -109,6 +110,14 @@ class Stores:
     def guest_clusters(self, guest_id: str) -> tuple[ProvisioningCluster, ...]:
         """Return the provisioning Clusters that say they are this guest: one, where all is well."""
         return self.clusters.by_index(BY_GUEST_ID, guest_id)
+
+    def find_management(self, name: str) -> ManagementCluster | None:
+        """Return a management Cluster."""
+        return self.management.get("", name)
+
+    def cluster_of(self, guest_id: str) -> ProvisioningCluster | None:
+        """Return the provisioning Cluster of a guest cluster; None if none says that it is this guest."""
+        return choose_cluster(self.guest_clusters(guest_id), self.find_management(guest_id))
 
     def exists(self, guest_id: str) -> bool:
         """Return whether a cluster object of a guest is left: then it may still run, with its addresses."""

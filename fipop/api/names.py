@@ -5,6 +5,8 @@ Names that kube-fip-operator had are the same, so that existing objects and runb
 
 from __future__ import annotations
 
+from fipop.texts import is_namespace
+
 GROUP = "kubefip.k8s.binbash.org"
 VERSION = "v1"
 
@@ -25,7 +27,7 @@ ANNOTATION_MADE = f"{GROUP}/made"
 """On a floating IP that fipop made for Services: the digest of the spec that fipop wrote."""
 
 ANNOTATION_WAITS = f"{GROUP}/waits"
-"""On the Lease: which range waits for which guest cluster, and until when. One sentence a line."""
+"""On the Lease: which guest clusters all new addresses wait for. One sentence a line."""
 
 ANNOTATION_HANDOVER = f"{GROUP}/handover"
 """On the Lease: until when all that the leader knew of addresses in use stands in the statuses of ranges, as JSON."""
@@ -63,12 +65,24 @@ GUEST_CONFIG_MAP = "kubevip"
 KUBECONFIG_SECRET_SUFFIX = "-kubeconfig"  # noqa: S105 - the name of an object, not a secret
 FLOATING_IP_SUFFIX = "-kubevip"
 """A floating IP that fipop makes for a new guest is named `<cluster><suffix>`."""
+ALLOW_POOL_PREFIX = "allow-pool-"
+"""Of keys of ConfigMap kubevip: `allow-pool-<pool>` has the namespaces whose Services may choose the pool."""
 EVERY_NAMESPACE = "*"
 """In a key `allow-pool-…`: the Services of all namespaces may choose the pool."""
 
 _GO_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 GO_BOOLS = _GO_TRUE | _GO_FALSE
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names in a key of ConfigMap kubevip, which commas or spaces separate."""
+    return text.replace(",", " ").split()
+
+
+def is_consent(name: str) -> bool:
+    """Return whether a key `allow-pool-…` can have a name: that of a namespace, or the one for all of them."""
+    return name == EVERY_NAMESPACE or is_namespace(name)
 
 
 def parse_go_bool(text: str | None) -> bool | None:

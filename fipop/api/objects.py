@@ -96,6 +96,11 @@ class KubeObject(YamlFields):
         return self.metadata.resource_version
 
     @property
+    def precondition(self) -> Json:
+        """The metadata by which the API server refuses a patch of another version, or of another object."""
+        return {"resourceVersion": str(self.resource_version), "uid": self.uid}
+
+    @property
     def created(self) -> datetime:
         """When it was created; to the second."""
         return self.metadata.creation_timestamp
@@ -543,7 +548,7 @@ def build_body(reservation: FloatingIPReservation) -> Json:
     """Return the whole object for the API server, with the resource version if it was read before."""
     metadata: Json = {"name": reservation.name}
     if reservation.uid:
-        metadata |= {"uid": reservation.uid, "resourceVersion": str(reservation.resource_version)}
+        metadata |= reservation.precondition
     return {"metadata": metadata, "spec": write(reservation.spec)}
 
 

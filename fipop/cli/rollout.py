@@ -82,7 +82,7 @@ def status(*, reading: ReadingOptions, all_each: bool, is_watched: bool) -> None
     }
     shown = parts if all_each else _choose_shown(parts)
     rows = (_row(snapshot, each, part) for each, part in shown.items())
-    reading.show(fields, _HEADER, rows, _lines(snapshot, count(shown.values())))
+    reading.show(fields, _HEADER, rows, _lines(snapshot, count(each.status for each in shown.values())))
     is_stopped = state is not None and state.phase is Phase.STOPPED
     end(unread, is_wrong=is_stopped or snapshot.installation.has_settings is False)
 
@@ -164,7 +164,7 @@ def retry(*, reading: ReadingOptions) -> None:
             state = await _read_rollout(client, reading)
             if not state.failed and state.phase is not Phase.STOPPED:
                 fail("no guest cluster failed in the current rollout: there is nothing to retry")
-            wanted = f"retry/{state.target.name}"
+            wanted = state.retry_annotation
             if state.retried == wanted:  # It acts once: the operator has to see it go first.
                 await _patch(client, reading, {"metadata": {"annotations": {names.ANNOTATION_ROLLOUT: None}}})
                 read = partial(_read_rollout, client, reading)

@@ -22,7 +22,7 @@ from fipop.cli.reading import (
     run_reading,
     show_ambiguity,
 )
-from fipop.guests.announced import NOT_USED
+from fipop.guests.announced import Reason
 from fipop.ipam.addresses import Family
 from fipop.ipam.ranges import AddressCounts
 from fipop.report.addresses import (
@@ -164,7 +164,7 @@ def _lines(found: WhoReport) -> Iterator[str]:
 def _describe_address(each: AddressReport) -> Iterator[str]:
     if each.quarantined_until is not None:
         yield f"{each.address}: in quarantine until {moment(each.quarantined_until)} or later"
-    if each.announced is not None and each.announced.reason != NOT_USED:
+    if each.announced is not None and each.announced.reason != Reason.NOT_USED:
         yield f"{each.address}: {each.announced.message}"
     if each.remark:
         yield f"{each.address}: {each.remark}"

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
-from fipop.api.names import EVERY_NAMESPACE, parse_go_bool
+from fipop.api.names import ALLOW_POOL_PREFIX, EVERY_NAMESPACE, is_consent, parse_go_bool, split_names
 from fipop.api.service import POOL, POOL_NOT_ALLOWED
 from fipop.ipam.addresses import Address, Family
 from fipop.ipam.errors import IpamError
 from fipop.ipam.intervals import AddressSet, IntervalSet
 from fipop.ipam.pool import describe_masked, parse_guest_pool, parse_parts
-from fipop.texts import clean, find_alike, is_namespace
+from fipop.texts import clean, find_alike
 
 GLOBAL = "global"
 DHCP_TEXTS = {
@@ -43,7 +43,6 @@ POOLS = ("cidr", "range")
 FLAGS = ("allow-share", "draining")
 SCOPED = (*POOLS, *FLAGS, "namespaces", "exclude", "interface", "allow-pool", "search-order")
 SINGLE = ("search-order", "skip-end-ips-in-cidr", "sticky-seconds")
-_ALLOW_POOL = "allow-pool-"
 UNUSABLE, INVALID_POOL = "PoolUnusable", "InvalidPool"
 _STICKY = re.compile(r"[0-9]{1,8}")
 _NAME = re.compile(r"[-._a-zA-Z0-9]{1,200}")
@@ -95,7 +94,7 @@ class PoolKeys:
         pool = self._read_pool(*found, chosen or namespace) if found is not None else None
         if chosen is None or self._allows(namespace, chosen):
             return pool
-        key = _ALLOW_POOL + chosen
+        key = ALLOW_POOL_PREFIX + chosen
         is_of_operator = key in self._data and self._applied.get(key) == self._data[key]
         text = (
             f"Namespace {namespace} is not allowed to choose pool {chosen}: key {key} does not name it. "
@@ -164,7 +163,7 @@ class PoolKeys:
                 wanted = "true or false" if parse_go_bool(value.strip()) is None else ""
             elif f"{key}-".startswith("search-order-") and value.strip() not in ("", "asc", "desc"):
                 wanted = "asc or desc"
-            elif key.startswith(_ALLOW_POOL) and not all(map(_is_allowed, _split(value))):
+            elif key.startswith(ALLOW_POOL_PREFIX) and not all(map(is_consent, split_names(value))):
                 wanted = f"names of namespaces, separated by commas, or {EVERY_NAMESPACE}"
             elif key == "sticky-seconds" and value.strip() and not _STICKY.fullmatch(value.strip()):
                 wanted = "a number of seconds with up to 8 digits"
@@ -204,7 +203,7 @@ class PoolKeys:
 
     def _allows(self, namespace: str, chosen: str) -> bool:
         """Return whether Services of a namespace may choose a pool."""
-        allowed = _split(self._data.get(_ALLOW_POOL + chosen, chosen))
+        allowed = split_names(self._data.get(ALLOW_POOL_PREFIX + chosen, chosen))
         return not {namespace, EVERY_NAMESPACE}.isdisjoint(allowed)
 
     def _first(self, prefix: str, *scopes: str) -> str | None:
@@ -237,7 +236,7 @@ class PoolKeys:
         for key in sorted(self._data):
             prefix, _, name = key.partition("-")
             if prefix == "namespaces" and name:
-                for namespace in _split(self._data[key]):
+                for namespace in split_names(self._data[key]):
                     found.setdefault(namespace, []).append(name)
         return found
 
@@ -260,14 +259,6 @@ def _build_pool(key: str, text: str, exclude: str, skip_end_ips: bool, descendin
     except IpamError as error:
         return NamespacePool(key=key, problem=f"Key {key} is invalid: {error}.")
     return NamespacePool(key=key, addresses=addresses, descending=descending)
-
-
-def _split(names: str) -> list[str]:
-    return names.replace(",", " ").split()
-
-
-def _is_allowed(name: str) -> bool:
-    return name == EVERY_NAMESPACE or is_namespace(name)
 
 
 def _is_known(key: str) -> bool:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from functools import cached_property
 
 from fipop.api.codec import parse_time
@@ -33,12 +34,24 @@ from fipop.ipam.addresses import Address, format_address
 from fipop.jsons import Json, as_list, as_mapping, as_text
 from fipop.texts import LONGEST_WORD, clean, is_object_name, read_name
 
-ANNOUNCED, NOT_USED, NO_ENDPOINTS = "Announced", "NotUsed", "NoEndpoints"
-NO_LEADER, NOT_TAKEN, OTHER_NODE = "NoLeader", "NotTaken", "OtherNode"
-NO_ENDPOINT_THERE, SEVERAL_NODES = "LeaderHasNoEndpoint", "SeveralNodes"
-MODE_NOT_SEEN, TOO_MANY_SERVICES, NOT_READ = "ModeNotSeen", "TooManyServices", "NotRead"
 
-_DARK = frozenset({NO_LEADER, NOT_TAKEN, OTHER_NODE})
+class Reason(StrEnum):
+    """The reason of a condition `Announced`."""
+
+    ANNOUNCED = "Announced"
+    NOT_USED = "NotUsed"
+    NO_ENDPOINTS = "NoEndpoints"
+    NO_LEADER = "NoLeader"
+    LEADER_HAS_NO_ENDPOINT = "LeaderHasNoEndpoint"
+    NOT_TAKEN = "NotTaken"
+    OTHER_NODE = "OtherNode"
+    SEVERAL_NODES = "SeveralNodes"
+    MODE_NOT_SEEN = "ModeNotSeen"
+    TOO_MANY_SERVICES = "TooManyServices"
+    NOT_READ = "NotRead"
+
+
+_DARK = frozenset({Reason.NO_LEADER, Reason.NOT_TAKEN, Reason.OTHER_NODE})
 """The reasons that can be the fault of what helm changed."""
 
 MOST_SERVICES = 100
@@ -259,22 +272,26 @@ class AnnouncedCheck:
     def _judge(
         self, users: Mapping[Address, tuple[Service, ...]], network: Network | None, problem: str
     ) -> ConditionContent:
-        reason, message = "", ""
         if not any(users.values()):
-            reason, message = NOT_USED, f"No Service of type LoadBalancer uses {_list(users)}."
-        elif problem:
-            reason, message = NOT_READ, problem
-        elif self.mode is None or not self.mode.writes_leases:
-            reason, message = MODE_NOT_SEEN, _describe_mode(self.mode)
-        elif len(self.services) > MOST_SERVICES:
-            reason = TOO_MANY_SERVICES
+            message = f"No Service of type LoadBalancer uses {_list(users)}."
+            return build_unknown(Reason.NOT_USED, message)
+        if problem:
+            return build_unknown(Reason.NOT_READ, problem)
+        if self.mode is None or not self.mode.writes_leases:
+            return build_unknown(Reason.MODE_NOT_SEEN, _describe_mode(self.mode))
+        if len(self.services) > MOST_SERVICES:
             message = (
                 f"{len(self.services)} Services of the guest cluster use addresses of its FloatingIPs. fipop checks "
                 f"up to {MOST_SERVICES}."
             )
-        if network is None or self.mode is None or reason:
-            return ConditionContent(verdict=Verdict.UNKNOWN, reason=reason or NOT_READ, message=message)
+            return build_unknown(Reason.TOO_MANY_SERVICES, message)
+        assert network is not None, "without a problem it was read"
         return judge_addresses(users, network, self.mode)
+
+
+def build_unknown(reason: Reason, message: str) -> ConditionContent:
+    """Build what is said of addresses of which it is not known whether they are announced."""
+    return ConditionContent(verdict=Verdict.UNKNOWN, reason=reason.value, message=message)
 
 
 def build_check(
@@ -337,7 +354,7 @@ def judge_addresses(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judgement:
     verdict: Verdict
-    reason: str
+    reason: Reason
     service: Service
     node: str = ""
 
@@ -347,7 +364,7 @@ def _judge_address(
 ) -> ConditionContent:
     if not users:
         message = f"No Service of type LoadBalancer uses {format_address(address)}."
-        return ConditionContent(verdict=Verdict.UNKNOWN, reason=NOT_USED, message=message)
+        return build_unknown(Reason.NOT_USED, message)
     found = [_judge_service(address, each, network) for each in users]
     announcing = [each for each in found if each.verdict is Verdict.TRUE]
     nodes = sorted({each.node for each in announcing})
@@ -355,27 +372,27 @@ def _judge_address(
         return _describe_several(address, announcing, nodes)
     chosen = announcing or [each for each in found if each.verdict is Verdict.FALSE] or found
     message = _describe(address, chosen[0], mode)
-    return ConditionContent(verdict=chosen[0].verdict, reason=chosen[0].reason, message=message)
+    return ConditionContent(verdict=chosen[0].verdict, reason=chosen[0].reason.value, message=message)
 
 
 def _judge_service(address: Address, service: Service, network: Network) -> _Judgement:
     endpoints = network.endpoints.get(service.key, ServiceEndpoints())
     has_endpoint = bool(endpoints.serving) if service.is_local else endpoints.has_any
     if not has_endpoint and (service.is_local or not service.needs_no_endpoints):
-        return _Judgement(verdict=Verdict.UNKNOWN, reason=NO_ENDPOINTS, service=service)
+        return _Judgement(verdict=Verdict.UNKNOWN, reason=Reason.NO_ENDPOINTS, service=service)
     own = service.lease_key
     lease = own if own in network.holders else network.common_lease
     node = network.holders.get(lease, "")
-    reason = ANNOUNCED
+    reason = Reason.ANNOUNCED
     if not node:
-        reason = NO_LEADER
+        reason = Reason.NO_LEADER
     elif service.is_local and node not in endpoints.serving:
-        reason = NO_ENDPOINT_THERE
+        reason = Reason.LEADER_HAS_NO_ENDPOINT
     elif address not in service.announced:
-        reason = NOT_TAKEN
+        reason = Reason.NOT_TAKEN
     elif service.vip_host != node:
-        reason = OTHER_NODE
-    verdict = Verdict.TRUE if reason == ANNOUNCED else Verdict.FALSE
+        reason = Reason.OTHER_NODE
+    verdict = Verdict.TRUE if reason is Reason.ANNOUNCED else Verdict.FALSE
     return _Judgement(verdict=verdict, reason=reason, service=service, node=node)
 
 
@@ -388,21 +405,21 @@ def _describe_several(
         f"Nodes {names} announce {format_address(address)} at the same time, for Services {services}. Set the "
         "annotation kube-vip.io/leaseName of these Services to one name, with externalTrafficPolicy Cluster."
     )
-    return ConditionContent(verdict=Verdict.FALSE, reason=SEVERAL_NODES, message=message)
+    return ConditionContent(verdict=Verdict.FALSE, reason=Reason.SEVERAL_NODES.value, message=message)
 
 
 def _describe(address: Address, judged: _Judgement, mode: KubeVipMode) -> str:
     text, service, node = format_address(address), _name(judged.service), read_name(judged.node)
     restart = f"Run kubectl --namespace {mode.namespace} rollout restart daemonset {mode.name} there."
     match judged.reason:
-        case "Announced":
+        case Reason.ANNOUNCED:
             return f"Node {node} announces {text} for Service {service}."
-        case "NoEndpoints":
+        case Reason.NO_ENDPOINTS:
             return (
                 f"Service {service} has no endpoint that kube-vip counts, so {text} is not announced, or was not when "
                 "it was read last. Start a pod of the Service."
             )
-        case "NoLeader":
+        case Reason.NO_LEADER:
             lease = judged.service.lease_key if mode.elects_each else mode.common_lease
             where = "/".join(map(read_name, lease))
             own = (
@@ -413,13 +430,13 @@ def _describe(address: Address, judged: _Judgement, mode: KubeVipMode) -> str:
                 f"Check the pods of DaemonSet {mode.namespace}/{mode.name} in the guest cluster"
                 f"{own if mode.elects_each else ''}."
             )
-        case "LeaderHasNoEndpoint":
+        case Reason.LEADER_HAS_NO_ENDPOINT:
             return (
                 f"Node {node} announces for Service {service}, which has externalTrafficPolicy Local and no ready pod "
                 f'there, so {text} is not announced. Set svc_election to "true" in the values of kube-vip and let it '
                 "run on the nodes of the pods, or set externalTrafficPolicy to Cluster."
             )
-        case "NotTaken":
+        case Reason.NOT_TAKEN:
             interface = judged.service.interface
             hint = (
                 f"Check that nodes have the interface {clean(interface, 15)} of its annotation. "

@@ -61,7 +61,7 @@ def describe_visit(
     observed, error = visit.observed, visit.parking.first
     unparked = error if isinstance(error, ApiError) and error.is_refusal else None
     written = replace(visit.written, error=visit.written.error or unparked)
-    is_bare = desired.removes and observed is not None and not observed.has_provider
+    is_bare = desired.removes and observed is not None and observed.cloud_provider.status is Status.ABSENT
     finalizers = sum(each.has_finalizer for each in visit.services) if is_bare else 0
     pools = {each.key: each.spec.pool for each in desired.floating_ips if visit.record.ignores_pools}
     conditions: dict[Role, ConditionContent] = {}
@@ -241,30 +241,31 @@ def judge_release(
     is_renamed = place not in (None, (release.namespace, release.name))
     is_awaited = release.status is Status.ABSENT and reason in _LEFT and not waits
     wait = ": the guest cluster waits for a helm process" if waits and release.status is Status.ABSENT else ""
-    notes = {
-        "": sentence(release.problem + wait) if release.problem else "",
-        problem.condition if problem else "-": f"Release {release} keeps its chart: {problem}."
-        if problem
-        else "",
-        LABELS_CHANGE: restless,
-        "ReleaseNameChanged": f"Release {release} keeps its name and namespace." if is_renamed else "",
-        reason or "Drift": f"{_LEFT[reason]}." if is_awaited else _describe_drift(step, reason or "Drift"),
-        taker.value if taker is not None else "-": taker.message if taker is not None else "",
-        "OthersRun": _describe_conflicting(release.conflicting_workloads),
-    }
-    found = [name for name, note in notes.items() if name and note]
-    is_ready = not release.problem and taker is None
-    told = [held_up, *filter(None, notes.values())]
+    notes: list[tuple[str, str]] = []
+    if problem is not None:
+        notes.append((problem.condition, f"Release {release} keeps its chart: {problem}."))
+    notes.append((LABELS_CHANGE, restless))
+    if is_renamed:
+        notes.append(("ReleaseNameChanged", f"Release {release} keeps its name and namespace."))
+    left = f"{_LEFT[reason]}." if is_awaited else _describe_drift(step, reason or "Drift")
+    notes.append((reason or "Drift", left))
+    if taker is not None:
+        notes.append((taker.value, taker.message))
+    notes.append(("OthersRun", _describe_conflicting(release.conflicting_workloads)))
+    noted = [name for name, note in notes if note]
     if held_up or is_awaited:
         cause = reason
     elif release.problem:
         cause = "NotReady"
+    elif taker is not None:
+        cause = taker.value
     else:
-        cause = taker.value if taker is not None else found[0] if found else "Ready"
+        cause = noted[0] if noted else "Ready"
+    unready = sentence(release.problem + wait) if release.problem else ""
     return ConditionContent(
-        verdict=Verdict.TRUE if is_ready else Verdict.FALSE,
+        verdict=Verdict.FALSE if release.problem or taker is not None else Verdict.TRUE,
         reason=cause,
-        message=" ".join(filter(None, told)),
+        message=" ".join(filter(None, (held_up, unready, *(note for _, note in notes)))),
     )
 
 

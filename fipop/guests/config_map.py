@@ -36,8 +36,8 @@ PREDECESSOR_NAMESPACE = "kube-system"
 HIDDEN_RANGE = "range-global"
 """A key of the guest cluster's owner that serves no Service once there is `cidr-global`."""
 
-_PREFIXES = ("cidr-", "allow-share-", "interface-", "allow-pool-")
-_CIDR, _ALLOW_SHARE, _INTERFACE, _ALLOW_POOL = _PREFIXES
+_CIDR, _ALLOW_SHARE, _INTERFACE = "cidr-", "allow-share-", "interface-"
+_PREFIXES = (_CIDR, _ALLOW_SHARE, _INTERFACE, names.ALLOW_POOL_PREFIX)
 _CIDR_GLOBAL = f"{_CIDR}global"
 _PREDECESSOR_EMPTY = "/32"
 """What kube-fip-operator wrote for a floating IP without an address."""
@@ -134,9 +134,9 @@ def build_keys(floating_ips: Iterable[FloatingIP], granted: frozenset[str]) -> d
         if one.spec.interface:
             ask(one, _INTERFACE + scope, [one.spec.interface])
         if one.spec.pool_namespaces:
-            ask(one, _ALLOW_POOL + scope, one.spec.pool_namespaces, joins=True)
+            ask(one, names.ALLOW_POOL_PREFIX + scope, one.spec.pool_namespaces, joins=True)
     for name, key in keys.items():
-        if name.startswith(_ALLOW_POOL):
+        if name.startswith(names.ALLOW_POOL_PREFIX):
             key.values = dict.fromkeys(
                 [names.EVERY_NAMESPACE] if names.EVERY_NAMESPACE in key.values else sorted(key.values)
             )
@@ -151,7 +151,7 @@ def find_foreign_pools(config_maps: Iterable[Json]) -> frozenset[str]:
         for key, text in as_texts(each.get("data")).items():
             kind, _, scope = key.partition("-")
             if kind == "namespaces":
-                found.update(text.replace(",", " ").split())
+                found.update(names.split_names(text))
             elif (f"{kind}-" == _CIDR and applied.get(key) != text) or (
                 kind == "range" and key != HIDDEN_RANGE
             ):
@@ -166,11 +166,8 @@ def find_pool_namespaces(
     here = next((each for each in config_maps if _namespace(each) == namespace), {})
     data, found = as_texts(here.get("data")), dict[str, frozenset[str]]()
     for pool in pools:
-        if (text := data.get(_ALLOW_POOL + pool)) is not None:
-            words = text.replace(",", " ").split(None, MAX_POOL_NAMESPACES)[:MAX_POOL_NAMESPACES]
-            found[pool] = frozenset(
-                each for each in words if each == names.EVERY_NAMESPACE or is_namespace(each)
-            )
+        if (text := data.get(names.ALLOW_POOL_PREFIX + pool)) is not None:
+            found[pool] = frozenset(filter(names.is_consent, names.split_names(text)[:MAX_POOL_NAMESPACES]))
     return found
 
 

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import inf
+from random import Random
 
 from fipop.addresses.claims import address_of, read_addresses
 from fipop.addresses.decision import bind_guest
+from fipop.addresses.gate import GATE_RETRY_SECONDS, Gate
 from fipop.addresses.inventory import is_respecified
-from fipop.addresses.stores import BY_OWNER_NAMESPACE, BY_RANGE
+from fipop.addresses.stores import BY_RANGE
 from fipop.api import names
 from fipop.api.codec import write, write_patch
 from fipop.api.conditions import ConditionContent, ConditionType, Verdict, merge_conditions
@@ -36,9 +38,11 @@ from fipop.api.objects import (
     read_metadata,
 )
 from fipop.api.service import Service
-from fipop.errors import WRITE_REFUSED, ApiError, ConflictError
+from fipop.errors import WRITE_REFUSED, ApiError, ConflictError, FipopError
+from fipop.guests.access import GuestClients, read_access
 from fipop.guests.desired import is_paused
 from fipop.guests.discovery import GuestDirectory
+from fipop.guests.observed import read_services
 from fipop.guests.record import GuestRecord
 from fipop.guests.services import (
     MET,
@@ -59,7 +63,7 @@ from fipop.kube.resources import FLOATING_IP_RANGES, FLOATING_IPS
 from fipop.rancher.matching import Guest
 from fipop.runtime.configuration import Configuration
 from fipop.runtime.queues import Event, Key, Request, WorkQueues, request_floating_ip
-from fipop.runtime.workqueue import Priority
+from fipop.runtime.workqueue import Priority, RetryAfter
 
 logger = logging.getLogger(__name__)
 
@@ -83,9 +87,12 @@ class DemandController:
     """Makes floating IPs for Services, and lets them go."""
 
     guests: GuestDirectory
+    clients: GuestClients
     configuration: Configuration
     queues: WorkQueues
     events: EventRecorder
+    gate: Gate
+    random: Random
 
     def watches(self, event: Event) -> Iterator[Request]:
         """Yield the guest clusters whose Services are listed from now on."""
@@ -101,25 +108,28 @@ class DemandController:
         """Yield those of some guest clusters whose Services are to be listed, and are not yet."""
         for guest_id in sorted(guest_ids):
             record = self.guests.record(guest_id)
-            if not record.follows_services and self.find_range(guest_id) is not None:
+            if not record.follows_services and self._find_range(guest_id) is not None:
                 record.follows_services = True
                 yield request_services(guest_id)
 
-    def find_range(self, guest_id: str) -> FloatingIPRange | None:
-        """Return the range that says how many floating IPs a guest cluster has; None if fipop makes none for it."""
-        guest, cache = self.guests.inventory.known(guest_id), self.guests.inventory
-        is_off = guest is not None and not guest.cluster.wants_floating_ip
-        if is_off or not self.configuration.settings.may_create_floating_ips or not cache.exists(guest_id):
+    async def reconcile(self, guest_id: str) -> RetryAfter | None:
+        """Read the Services of a guest cluster alone, between two visits, and make the floating IPs that they need."""
+        record, guest = self.guests.record(guest_id), self.guests.inventory.known(guest_id)
+        if self._find_range(guest_id) is None:
+            self._stop(record, guest_id)
             return None
-        oldest = next(iter(cache.floating_ips_of(guest_id)), None)
-        found = cache.ranges.get("", oldest.current_range) if oldest is not None else None
-        return found if found is not None and found.spec.per_guest is not None else None
-
-    def stop(self, record: GuestRecord, guest_id: str) -> None:
-        """Forget the Services of a guest cluster for which no floating IPs are made any more."""
-        record.follows_services, record.demand, record.idle_since = False, None, {}
-        record.services_reported_at = -inf
-        self.queues.add(*map(request_floating_ip, self.guests.inventory.floating_ips_of(guest_id)))
+        if not self.gate.is_open:
+            return RetryAfter(GATE_RETRY_SECONDS)
+        if guest is not None and self._may_act(guest):
+            try:
+                access = await read_access(self.guests.client, guest)
+                async with self.clients.session(access, is_urgent=False) as client:
+                    services, now = await read_services(client), client.server_now()
+            except FipopError as error:  # visits report it
+                logger.debug("Could not list Services", extra={"guest": guest_id, "error": str(error)})
+            else:
+                await self.follow(record, guest, services, now)
+        return RetryAfter(self.configuration.settings.service_visit_seconds).spread(self.random)
 
     async def follow(
         self, record: GuestRecord, guest: Guest, services: Sequence[Service], now: datetime
@@ -128,8 +138,8 @@ class DemandController:
 
         Raises: ApiError, TooManyAddressesError.
         """
-        found = self.find_range(guest.id)
-        if found is None or not self.may_act(guest):
+        found = self._find_range(guest.id)
+        if found is None or not self._may_act(guest):
             return
         if record.demand is None:  # the first list of this leader: it goes on where a former one ended
             record.idle_since = self._read_idle_since(guest.id)
@@ -166,7 +176,24 @@ class DemandController:
             seconds = int(given.idle_seconds.get(plan.delete.uid, 0.0))
             await self._delete(plan.delete, f"fipop deleted it: no Service has used it for {seconds} s.")
 
-    def may_act(self, guest: Guest) -> bool:
+    def _find_range(self, guest_id: str) -> FloatingIPRange | None:
+        """Return the range that says how many floating IPs a guest cluster has; None if fipop makes none for it."""
+        inventory, settings = self.guests.inventory, self.configuration.settings
+        guest = inventory.known(guest_id)
+        is_off = guest is not None and not guest.cluster.wants_floating_ip
+        if is_off or not settings.may_create_floating_ips or not inventory.exists(guest_id):
+            return None
+        oldest = next(iter(inventory.floating_ips_of(guest_id)), None)
+        found = inventory.ranges.get("", oldest.current_range) if oldest is not None else None
+        return found if found is not None and found.spec.per_guest is not None else None
+
+    def _stop(self, record: GuestRecord, guest_id: str) -> None:
+        """Forget the Services of a guest cluster for which no floating IPs are made any more."""
+        record.follows_services, record.demand, record.idle_since = False, None, {}
+        record.services_reported_at = -inf
+        self.queues.add(*map(request_floating_ip, self.guests.inventory.floating_ips_of(guest_id)))
+
+    def _may_act(self, guest: Guest) -> bool:
         """Return whether floating IPs of a guest cluster can be made and deleted now."""
         inventory = self.guests.inventory
         return not (guest.deleting or inventory.is_leaving(guest.id) or is_paused(inventory, guest))
@@ -184,16 +211,15 @@ class DemandController:
     def _see(
         self, record: GuestRecord, guest: Guest, found: FloatingIPRange, services: Sequence[ServiceUse]
     ) -> DemandInput:
-        cache = self.guests.inventory
-        every, read = cache.floating_ips_of(guest.id), cache.pools.get(found.name)
+        inventory = self.guests.inventory
+        every, read = inventory.floating_ips_of(guest.id), inventory.pools.get(found.name)
         # One that fipop writes to no guest cluster serves no Service.
-        bound = (each for each in every if bind_guest(cache, each).blocker is None)
+        bound = (each for each in every if bind_guest(inventory, each).blocker is None)
         here = [each for each in bound if each.current_range == found.name]
-        reservations = cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id)
-        quarantined = (each for each in reservations if not each.is_held and each.spec.range == found.name)
+        quarantined = (each for each in inventory.find_quarantined(guest.id) if each.spec.range == found.name)
         former = {address_of(each): each.spec.owner.name for each in quarantined}
-        refusal = cache.pools.refusal
-        shares = len(cache.shares(guest.id, found.name)) + sum(not each.status.addresses for each in here)
+        refusal = inventory.pools.refusal
+        shares = len(inventory.shares(guest.id, found.name)) + sum(not each.status.addresses for each in here)
         limit = found.spec.max_per_guest
         return DemandInput(
             cluster=guest.cluster_name,
@@ -270,12 +296,11 @@ class DemandController:
         )
 
     async def _write_status(self, floating_ip: FloatingIP, wanted: FloatingIPStatus) -> None:
-        tested = {"resourceVersion": str(floating_ip.resource_version), "uid": floating_ip.uid}
         try:
             answer = await self.guests.client.merge_patch(
                 FLOATING_IPS,
                 floating_ip.name,
-                {"metadata": tested, "status": write_patch(wanted)},
+                {"metadata": floating_ip.precondition, "status": write_patch(wanted)},
                 namespace=floating_ip.namespace,
                 subresource="status",
             )

@@ -9,7 +9,6 @@ from fipop.addresses.claims import address_of, read_addresses, slots_named_by
 from fipop.addresses.decision import bind_guest
 from fipop.addresses.inventory import Inventory
 from fipop.addresses.status import find_pause
-from fipop.addresses.stores import BY_OWNER_NAMESPACE
 from fipop.api import names
 from fipop.api.objects import FloatingIP, FloatingIPReservation
 from fipop.guests.announced import find_dark_since
@@ -58,14 +57,10 @@ class DesiredState:
         return frozenset(map(address_of, self.held))
 
     @property
-    def granted(self) -> frozenset[str]:
-        """The same, as texts."""
-        return frozenset(map(format_address, self.addresses))
-
-    @property
     def is_complete(self) -> bool:
         """Whether no reservation is missing. A missing one is made again; until then its address stays as it is."""
-        return all(self.granted.issuperset(each.status.addresses) for each in self.floating_ips)
+        backed = frozenset(map(format_address, self.addresses))
+        return all(backed.issuperset(each.status.addresses) for each in self.floating_ips)
 
     @property
     def names_interface(self) -> bool:
@@ -79,22 +74,22 @@ class DesiredState:
 
 
 def find_desired(
-    cache: Inventory, guest_id: str, record: GuestRecord, settings: Settings
+    inventory: Inventory, guest_id: str, record: GuestRecord, settings: Settings
 ) -> DesiredState | None:
     """Return what a guest cluster should have; None if it is only read: paused, unknown, or nothing is due there."""
-    guest = cache.known(guest_id)
-    if guest is None or is_paused(cache, guest):
+    guest = inventory.known(guest_id)
+    if guest is None or is_paused(inventory, guest):
         return None
-    every = cache.floating_ips_of(guest.id)
-    serves = [(each, bind_guest(cache, each).blocker is None) for each in every if each.status.addresses]
+    every = inventory.floating_ips_of(guest.id)
+    serves = [(each, bind_guest(inventory, each).blocker is None) for each in every if each.status.addresses]
     floating_ips = tuple(each for each, is_bound in serves if is_bound)
     held = tuple(
         each
         for one in floating_ips
-        for each in cache.reservations_of(one.key)
+        for each in inventory.reservations_of(one.key)
         if each.is_held and each.spec.owner.uid == one.uid
     )
-    former = [each for each in cache.reservations.by_index(BY_OWNER_NAMESPACE, guest.id) if not each.is_held]
+    former = inventory.find_quarantined(guest.id)
     known = KnownAddresses(
         own=frozenset(map(address_of, (*held, *former))),
         frozen=read_addresses(
@@ -103,16 +98,16 @@ def find_desired(
     )
     keeps = bool(floating_ips) and _is_opted_in(guest, settings)
     removes = is_leaving(guest, settings)
-    reported = [each for status in cache.guest_statuses(guest.id) for each in status.releases]
+    reported = [each for status in inventory.guest_statuses(guest.id) for each in status.releases]
     is_known = any(each.revision for each in reported)
-    if not (floating_ips or former or removes or _has_old_keys(cache, record, guest.id)):
+    if not (floating_ips or former or removes or _has_old_keys(inventory, record, guest.id)):
         return None
     return DesiredState(
         guest=guest,
-        floating_ips=tuple(_with_interface(cache, each) for each in floating_ips),
+        floating_ips=tuple(_with_interface(inventory, each) for each in floating_ips),
         held=held,
         known=known,
-        in_conflict=_find_conflicts(cache, floating_ips),
+        in_conflict=_find_conflicts(inventory, floating_ips),
         places=find_places(settings, reported) if keeps or removes or is_known else (),
         keeps=keeps and not removes,
         removes=removes,
@@ -120,10 +115,10 @@ def find_desired(
 
 
 def describe_interface_mismatch(
-    cache: Inventory, floating_ip: FloatingIP, interfaces: Mapping[str, str]
+    inventory: Inventory, floating_ip: FloatingIP, interfaces: Mapping[str, str]
 ) -> str:
     """Return how the interface of a floating IP contradicts that of its network; "" if it does not."""
-    found = cache.ranges.get("", floating_ip.status.range or "")
+    found = inventory.ranges.get("", floating_ip.status.range or "")
     network, wanted = (found.harvester_network or "", floating_ip.spec.interface) if found else ("", "")
     for name, interface in interfaces.items() if network and wanted not in ("", AUTO_INTERFACE) else ():
         if is_same_network(network, name) and interface != wanted:
@@ -157,8 +152,8 @@ class OptedInGuests:
         record = self.guests.record(guest.id)
         own, own_stable = record.choose_targets(guest.cluster, target, stable)
         now, at = self.guests.client.server_now(), loop_time()
-        cache = self.guests.inventory
-        floating_ips = cache.floating_ips_of(guest.id)
+        inventory = self.guests.inventory
+        floating_ips = inventory.floating_ips_of(guest.id)
         dark = (
             find_dark_since(each, record.announced_states.get(each.key), now=now, at=at)
             for each in floating_ips
@@ -170,7 +165,7 @@ class OptedInGuests:
             visited_at=record.visited_at,
             taken_up_at=record.began_at if record.began_target == own.name else None,
             chosen_at=record.chosen_at,
-            hindrance=_find_hindrance(cache, guest, floating_ips) or record.describe_rest(own.name),
+            hindrance=_find_hindrance(inventory, guest, floating_ips) or record.describe_rest(own.name),
             helm_problem=record.describe_failure(own.name),
             dark_since=max((each for each in dark if each is not None), default=None),
             is_canary=guest.cluster.labels.get(names.LABEL_CANARY) == "true",
@@ -184,15 +179,12 @@ def choose_namespace(desired: DesiredState, observed: Observed | None, written: 
 
     None: the one of the options.
     """
-    releases = observed.releases if observed is not None else ()
-    running = [
-        each.namespace
-        for each in releases
-        if each.role is Role.CLOUD_PROVIDER and each.status is not Status.ABSENT
-    ]
+    if observed is not None:
+        provider = observed.cloud_provider
+        return provider.namespace if provider.status is not Status.ABSENT else written
     # What could not be read is where it was, if the status names it.
-    known = [each.namespace for each in desired.places if each.role is Role.CLOUD_PROVIDER]
-    return next(iter(running), written) or (known[0] if known and observed is None else None)
+    known = (each.namespace for each in desired.places if each.role is Role.CLOUD_PROVIDER)
+    return written or next(known, None)
 
 
 def count_event(guests: GuestDirectory, guest: Guest, event: GuestEvent, *, success: bool) -> None:
@@ -220,9 +212,9 @@ def find_needs(floating_ip: FloatingIP | None) -> tuple[object, ...] | None:
     )
 
 
-def _with_interface(cache: Inventory, floating_ip: FloatingIP) -> FloatingIP:
+def _with_interface(inventory: Inventory, floating_ip: FloatingIP) -> FloatingIP:
     """Return a floating IP with the interface of its range if it names none itself."""
-    found = cache.ranges.get("", floating_ip.status.range or "")
+    found = inventory.ranges.get("", floating_ip.status.range or "")
     if floating_ip.spec.interface or found is None:
         return floating_ip
     return replace(floating_ip, spec=replace(floating_ip.spec, interface=found.spec.interface))
@@ -232,9 +224,9 @@ def _is_opted_in(guest: Guest, settings: Settings) -> bool:
     return settings.kubevip_guest_install.includes(opted_in=guest.cluster.opted_in)
 
 
-def is_paused(cache: Inventory, guest: Guest) -> bool:
+def is_paused(inventory: Inventory, guest: Guest) -> bool:
     """Return whether an administrator paused it."""
-    return bool(_find_pause(guest, cache.floating_ips_of(guest.id)))
+    return bool(_find_pause(guest, inventory.floating_ips_of(guest.id)))
 
 
 def _find_pause(guest: Guest, floating_ips: Iterable[FloatingIP]) -> str:
@@ -242,29 +234,29 @@ def _find_pause(guest: Guest, floating_ips: Iterable[FloatingIP]) -> str:
     return find_pause(guest.cluster, (each for each in floating_ips if each.status.addresses))
 
 
-def _find_hindrance(cache: Inventory, guest: Guest, every: Collection[FloatingIP]) -> str:
+def _find_hindrance(inventory: Inventory, guest: Guest, every: Collection[FloatingIP]) -> str:
     """Return why a guest cluster with floating IPs takes no part in rollouts, as sentences; "" if it can."""
     if not guest.provisioned:
         return "Rancher has not provisioned the guest cluster."
     if pause := _find_pause(guest, every):
         return pause
     floating_ips = [each for each in every if each.status.addresses]
-    if all(bind_guest(cache, each).blocker is not None for each in floating_ips):
+    if all(bind_guest(inventory, each).blocker is not None for each in floating_ips):
         return "The guest cluster has no floating IP with an address."
     return ""
 
 
-def _has_old_keys(cache: Inventory, record: GuestRecord, guest_id: str) -> bool:
+def _has_old_keys(inventory: Inventory, record: GuestRecord, guest_id: str) -> bool:
     """Whether a guest cluster has been without a floating IP for so long that it loses the keys of fipop."""
     since = record.bare_since
     is_bare = since is not None and loop_time() - since >= BARE_SECONDS
-    return is_bare and bool(cache.reports.find_ours(guest_id))
+    return is_bare and bool(inventory.reports.find_ours(guest_id))
 
 
-def _find_conflicts(cache: Inventory, floating_ips: tuple[FloatingIP, ...]) -> frozenset[Address]:
+def _find_conflicts(inventory: Inventory, floating_ips: tuple[FloatingIP, ...]) -> frozenset[Address]:
     return frozenset(
         address
         for each in floating_ips
         for space, address in slots_named_by(each.status)
-        if cache.find_rivals(each, space, address)
+        if inventory.find_rivals(each, space, address)
     )

@@ -38,7 +38,7 @@ from fipop.kube.resources import (
 from fipop.metrics.counters import forget_guest
 from fipop.rancher.discovery import LINKS_BACKOFF, discover_guest
 from fipop.rancher.link_reader import KEPT_SECONDS, LinkReader
-from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, choose_cluster, resolve_cached
+from fipop.rancher.links import Discovery, Links, NotAGuest, Waiting, resolve_cached
 from fipop.rancher.matching import Guest
 from fipop.rancher.objects import ManagementCluster, ProvisioningCluster
 from fipop.runtime.configuration import Configuration
@@ -97,7 +97,7 @@ class GuestDirectory:
 
     def has_nothing(self, guest_id: str) -> bool:
         """Return whether a guest cluster has no addresses, without a visit: it is gone, Harvester, or not made yet."""
-        management = self._management(guest_id)
+        management = self.inventory.find_management(guest_id)
         if not self.inventory.exists(guest_id) or isinstance(self._resolve_cached(guest_id), NotAGuest):
             return True
         return management is not None and not (management.provisioned or management.connected)
@@ -110,7 +110,7 @@ class GuestDirectory:
 
     def is_readable(self, guest_id: str) -> bool:
         """Return whether Rancher has a way to a guest cluster."""
-        management = self._management(guest_id)
+        management = self.inventory.find_management(guest_id)
         is_open = management is not None and management.connected and management.provisioned
         return is_open and bool(self.inventory.guest_clusters(guest_id)) and not self.has_nothing(guest_id)
 
@@ -146,34 +146,18 @@ class GuestDirectory:
         return resolve_cached(links) if links is not None else None
 
     def _links(self, guest_id: str) -> Links | None:
-        management = self._management(guest_id)
-        cluster = choose_cluster(self.inventory.guest_clusters(guest_id), management)
-        if cluster is None:
-            return None
-        return Links(
-            cluster=cluster,
-            management=management,
-            namespace=self.inventory.namespaces.get("", guest_id),
-            find_management=self._management,
-            known=self.inventory.known(guest_id) if self.inventory.is_resolved(guest_id) else None,
-            is_unknown_kind=self._is_unknown_kind(cluster, management),
-        )
+        links = self.inventory.find_links(guest_id)
+        return replace(links, is_unknown_kind=self._is_unknown_kind(links)) if links is not None else None
 
-    def _is_unknown_kind(self, cluster: ProvisioningCluster, management: ManagementCluster | None) -> bool:
+    def _is_unknown_kind(self, links: Links) -> bool:
         """Whether an imported cluster was served as one of no known kind, or could be by now."""
+        cluster, management = links.cluster, links.management
         if management is None or management.provider or not cluster.is_imported:
             return False
-        if self._was_served(cluster.cluster_name):
+        if self.inventory.was_tried(cluster.cluster_name) or self.inventory.is_resolved(cluster.cluster_name):
             return True
         ready = management.ready_since
         return ready is not None and self.client.server_now() - ready >= UNKNOWN_AFTER
-
-    def _was_served(self, guest_id: str) -> bool:
-        """Whether a guest cluster was visited, by this process or a former one."""
-        return self.inventory.was_tried(guest_id) or self.inventory.is_resolved(guest_id)
-
-    def _management(self, name: str) -> ManagementCluster | None:
-        return self.inventory.management.get("", name)
 
     def _note(self, guest_id: str, found: Discovery) -> News:
         if isinstance(found, NotAGuest):
@@ -189,9 +173,8 @@ class GuestDirectory:
         if known is not None and (
             guest is None or known.harvester_cluster_name != guest.harvester_cluster_name
         ):
-            forget_guest(
-                known.cluster_name
-            )  # else each name of its Harvester cluster leaves its events behind
+            # Else each name of its Harvester cluster leaves its events behind.
+            forget_guest(known.cluster_name)
         problem = "" if isinstance(found, Guest) else sentence(found.message)
         return self.inventory.note_guest(guest_id, guest, is_resolved=is_resolved, problem=problem)
 
@@ -234,8 +217,8 @@ class GuestReconciler:
         name = change.latest.name
         if resource == MANAGEMENT_CLUSTERS:
             return (name, *self._find_on_harvester(change))
-        cache = self.guests.inventory
-        if resource == NAMESPACES and (cache.guest_clusters(name) or cache.floating_ips_of(name)):
+        inventory = self.guests.inventory
+        if resource == NAMESPACES and (inventory.guest_clusters(name) or inventory.floating_ips_of(name)):
             return (name,)
         return ()
 
@@ -336,12 +319,13 @@ class GuestReconciler:
 
     def _seconds_to_replacement(self, guest: Guest) -> float | None:
         """Return in how many seconds a guest cluster gets a floating IP; None if it has one, or wants none."""
-        cache, now = self.guests.inventory, self.guests.client.server_now()
-        if needs_floating_ip(cache, guest):
+        inventory, now = self.guests.inventory, self.guests.client.server_now()
+        if needs_floating_ip(inventory, guest):
             return 0.0
-        others = cache.floating_ips_of(guest.id)
+        others = inventory.floating_ips_of(guest.id)
         refused = [since for each in others if (since := _refused_since(each)) is not None]
-        is_there = cache.floating_ips.get(guest.id, guest.cluster_name + names.FLOATING_IP_SUFFIX) is not None
+        name = f"{guest.cluster_name}{names.FLOATING_IP_SUFFIX}"
+        is_there = inventory.floating_ips.get(guest.id, name) is not None
         if len(refused) < len(others) or is_there or guest.deleting or not guest.cluster.wants_floating_ip:
             return None
         return REFUSED_SECONDS - (now - max(refused)).total_seconds()
@@ -375,9 +359,9 @@ def _refused_since(floating_ip: FloatingIP) -> datetime | None:
     return found.last_transition_time if found is not None and is_refused else None
 
 
-def needs_floating_ip(cache: Inventory, guest: Guest) -> bool:
+def needs_floating_ip(inventory: Inventory, guest: Guest) -> bool:
     """Return whether a guest cluster wants a floating IP and has none."""
-    return guest.cluster.wants_floating_ip and not (guest.deleting or cache.floating_ips_of(guest.id))
+    return guest.cluster.wants_floating_ip and not (guest.deleting or inventory.floating_ips_of(guest.id))
 
 
 def build_floating_ip(guest: Guest) -> Json:

@@ -77,6 +77,11 @@ class Observed:
         return next(each for each in self.releases if each.role is Role.KUBE_VIP)
 
     @property
+    def cloud_provider(self) -> Release:
+        """The release of the cloud provider."""
+        return next(each for each in self.releases if each.role is Role.CLOUD_PROVIDER)
+
+    @property
     def mode(self) -> KubeVipMode | None:
         """How fipop's kube-vip announces Services; None if it does not run."""
         return next((each.mode for each in self.kube_vip.workloads if each.mode is not None), None)
@@ -84,15 +89,8 @@ class Observed:
     @property
     def ignores_pools(self) -> bool:
         """Whether kube-vip-cloud-provider serves by the ConfigMap, which does not know what pool a Service chooses."""
-        provider = next(each for each in self.releases if each.role is Role.CLOUD_PROVIDER)
-        found = (*provider.workloads, *self.other_providers)
-        return any(each.ignores_pools and each.reads == provider.namespace for each in found)
-
-    @property
-    def has_provider(self) -> bool:
-        """Whether there is a release of the cloud provider."""
-        found = (each for each in self.releases if each.role is Role.CLOUD_PROVIDER)
-        return any(each.status is not Status.ABSENT for each in found)
+        found = (*self.cloud_provider.workloads, *self.other_providers)
+        return any(each.ignores_pools and each.reads == self.cloud_provider.namespace for each in found)
 
 
 async def read_config_maps(client: KubeClient) -> tuple[Json, ...]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from fipop.addresses.guests import AddressRecord, FloatingIPName
 from fipop.api.conditions import ConditionContent
+from fipop.api.objects import FloatingIP
 from fipop.backoff import Backoff
 from fipop.errors import FipopError
-from fipop.guests.announced import AnnouncedState, LeaseReading
+from fipop.guests.announced import AnnouncedState, LeaseReading, restore_state
 from fipop.guests.observed import Observed
 from fipop.guests.takers import Taker, find_taker
 from fipop.helm.charts import Target
@@ -25,6 +26,10 @@ FRESH_SECONDS = 10.0
 HELM_BACKOFF = Backoff(first_seconds=30.0, limit_seconds=1800.0)
 _OFTEN = 2
 """After so many changes in a row, labels count as restless. One alone is a person's."""
+_RESTLESS = (
+    "Labels of the provisioning Cluster change again and again what this guest cluster gets, and helm rests up to 30 "
+    "min before it follows. Stop the program that changes them."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +139,16 @@ class GuestRecord(AddressRecord):
         """Another controller that takes every Service, as far as that is known."""
         return find_taker(self.other_providers, has_service_lb=self.has_service_lb)
 
+    def find_announced(self, floating_ips: Iterable[FloatingIP]) -> dict[FloatingIPName, AnnouncedState]:
+        """Return what floating IPs show of announced addresses; of one that was not read yet, what its status says."""
+        states = {}
+        for each in floating_ips:
+            state = self.announced_states.get(each.key)
+            if state is None or state.addresses != each.status.addresses:
+                state = restore_state(each.status)
+            states[each.key] = state
+        return states
+
     def choose_targets(
         self, cluster: ProvisioningCluster, target: Target, stable: Target | None
     ) -> tuple[Target, Target | None]:
@@ -157,17 +172,10 @@ class GuestRecord(AddressRecord):
         With a `target`: whether that keeps helm from it.
         """
         found = self.backoff
-        is_told = found is not None and found.is_restless and found.until > loop_time()
-        if (
-            not is_told
-            or found is None
-            or (found.failures < _OFTEN if not target else not found.holds_up(target))
-        ):
+        if found is None or not found.is_restless or found.until <= loop_time():
             return ""
-        return (
-            "Labels of the provisioning Cluster change again and again what this guest cluster gets, and helm rests up "
-            "to 30 min before it follows. Stop the program that changes them."
-        )
+        is_told = found.holds_up(target) if target else found.failures >= _OFTEN
+        return _RESTLESS if is_told else ""
 
     def record_rest(self, target: str, errors: Mapping[str, FipopError], *, is_moved: bool = False) -> None:
         """Let helm rest after a turn in which it failed, repaired what it had made, or followed labels (`is_moved`)."""
@@ -225,10 +233,9 @@ class GuestRecord(AddressRecord):
 
     def describe_failure(self, target: str) -> str:
         """Return why helm failed with a target when it ran last, as a clause; "" if it did not."""
-        is_same = self.backoff is not None and self.backoff.target == target
-        return (
-            "; ".join(map(str, self.backoff.errors.values())) if self.backoff is not None and is_same else ""
-        )
+        if self.backoff is None or self.backoff.target != target:
+            return ""
+        return "; ".join(map(str, self.backoff.errors.values()))
 
     def mark_foreign(self, releases: Iterable[Release]) -> tuple[Release, ...]:
         """Return releases with what helm said of them before."""

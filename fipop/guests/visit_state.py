@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -131,17 +131,18 @@ class Visit:
         """Return when to come back, if that is sooner than the interval; `is_judged`: by a rollout."""
         if self.is_booting:
             return BOOT_SECONDS
-        waits = [each.seconds for each in self.steps if each.verb is Verb.WAIT]
+        waits: list[float | None] = [each.seconds for each in self.steps if each.verb is Verb.WAIT]
         unready = (each.release for each in self.steps if desired.keeps and each.release.problem)
         # Soon after a change often, later less and less. Without a release, helm has its visit.
         waits += [max(SOON_SECONDS, each.age_seconds / 2) for each in unready if each.revision]
         if is_judged and not self.needs_helm:
             waits.append(JUDGED_SECONDS)
-        waits += self._list_second_readings()
+        waits.append(self._second_reading_seconds())
         if self.written.outcome is Outcome.WITHHELD or isinstance(self.error, ConflictError):
             waits.append(SOON_SECONDS)
-        retry = self._retry_seconds(self.error) if self.error is not None else None
-        return min([*waits, *([retry] if retry is not None else [])], default=None)
+        if self.error is not None:
+            waits.append(self._retry_seconds(self.error))
+        return _find_soonest(waits)
 
     def seconds_until_retry(self, error: FipopError) -> float | None:
         """Return when to try again a visit that failed, if that is sooner than the interval."""
@@ -155,17 +156,21 @@ class Visit:
                 seconds = SOON_SECONDS
         if self.is_new:
             return min(seconds or NEW_SECONDS, NEW_SECONDS)
-        waits = self._list_second_readings()
-        return min([*waits, *([seconds] if seconds is not None else [])], default=None)
+        return _find_soonest([seconds, self._second_reading_seconds()])
 
-    def _list_second_readings(self) -> list[float]:
+    def _second_reading_seconds(self) -> float | None:
         """Return when to come back for what one reading has found of addresses, and their conditions do not show."""
         states = self.record.announced_states.values()
         has_doubt = any(each.doubt is not None for each in states)
-        return [AGAIN_SECONDS] if has_doubt or self.is_unsure else []
+        return AGAIN_SECONDS if has_doubt or self.is_unsure else None
 
     def _retry_seconds(self, error: FipopError) -> float | None:
         """Return when to try again what failed; None at the interval: an API server refuses the very object."""
         if isinstance(error, ApiError) and error.is_lasting:
             return None
         return retry_delay_seconds(self.age_seconds, self.record.failures)
+
+
+def _find_soonest(waits: Iterable[float | None]) -> float | None:
+    """Return the shortest of some waits; None stands for the interval."""
+    return min((each for each in waits if each is not None), default=None)

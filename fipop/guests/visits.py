@@ -6,22 +6,21 @@ enqueues the guest cluster for `releases`. So addresses never wait for helm.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from random import Random
 
 from fipop.addresses.claims import read_addresses
 from fipop.addresses.gate import Gate
-from fipop.addresses.guests import FloatingIPName, GuestObservation
+from fipop.addresses.guests import GuestObservation
 from fipop.addresses.in_use import InUseAddresses, Source
 from fipop.addresses.quarantine import request_reservation
 from fipop.addresses.reconciler import request_users
 from fipop.addresses.reservations import ReservationStore
-from fipop.api.conditions import ConditionContent, ConditionType, Verdict, find_condition
-from fipop.api.objects import FloatingIPReservation
+from fipop.api.conditions import ConditionType, find_condition
 from fipop.errors import (
     ApiError,
     FipopError,
@@ -34,7 +33,7 @@ from fipop.guests.access import (
     VisitTimeoutError,
     read_access,
 )
-from fipop.guests.announced import NOT_READ, AnnouncedState, build_check, restore_state, settle
+from fipop.guests.announced import Reason, build_check, build_unknown, settle
 from fipop.guests.conditions import describe_failure, describe_visit
 from fipop.guests.config_map import (
     ConfigMapWriter,
@@ -64,14 +63,13 @@ from fipop.guests.observed import (
     read_interfaces,
     read_machines,
     read_network,
-    read_services,
 )
 from fipop.guests.record import GuestRecord
 from fipop.guests.release_plan import plan_releases
 from fipop.guests.releases import find_goal, request_turn
 from fipop.guests.visit_state import YOUNG_SECONDS, Visit
 from fipop.interfaces import loop_time
-from fipop.ipam.addresses import parse_address
+from fipop.ipam.addresses import format_address
 from fipop.kube.client import KubeClient
 from fipop.kube.resources import DAEMON_SETS, FLOATING_IPS
 from fipop.metrics.counters import VISIT_SECONDS, GuestEvent, result_label
@@ -93,8 +91,6 @@ logger = logging.getLogger(__name__)
 
 READ_RETRY_SECONDS = 5.0
 """When a guest cluster is read again that did not answer, while new addresses wait for it, or the gate is closed."""
-READS_AT_ONCE = 32
-"""How many reservations are read at once before a guest cluster is written: the answers must be fresh together."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,35 +127,12 @@ class VisitController:
         seconds: float | None = None
         # Before the gate opens one reading is enough, whatever changes meanwhile: the pace is for the others.
         if self.gate.is_open or self.gate.needs(guest_id):
-            try:
+            with self.gate.trying(guest_id):
                 seconds = await self._serve_or_read(guest_id)
-            except Exception:
-                self.gate.note_tried(guest_id)
-                raise
-            self.gate.note_tried(guest_id)  # a visit that is broken off is no try
         if self.gate.is_open and self.guests.needs_reading(guest_id, self.guests.record(guest_id)):
             self.queues.add(request_guest(guest_id))  # its network can be another one, without an event
         interval = float(self.configuration.settings.operate_guest_cluster_interval_seconds)
-        return self._retry_after(min(interval, seconds or interval))
-
-    async def list_services(self, guest_id: str) -> RetryAfter | None:
-        """Read the Services of a guest cluster alone, between two visits, and make the floating IPs that they need."""
-        record, guest = self.guests.record(guest_id), self.guests.inventory.known(guest_id)
-        if self.demand.find_range(guest_id) is None:
-            self.demand.stop(record, guest_id)
-            return None
-        if not self.gate.is_open:
-            return RetryAfter(READ_RETRY_SECONDS)
-        if guest is not None and self.demand.may_act(guest):
-            try:
-                access = await read_access(self.guests.client, guest)
-                async with self.clients.session(access, is_urgent=False) as client:
-                    services, now = await read_services(client), client.server_now()
-            except FipopError as error:  # visits report it
-                logger.debug("Could not list Services", extra={"guest": guest_id, "error": str(error)})
-            else:
-                await self.demand.follow(record, guest, services, now)
-        return self._retry_after(self.configuration.settings.service_visit_seconds)
+        return RetryAfter(min(interval, seconds or interval)).spread(self.random)
 
     # What is done
 
@@ -303,17 +276,13 @@ class VisitController:
 
     async def _write_config_map(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
         """Set the keys of its floating IPs, where they belong now."""
-
-        async def may_write() -> bool:
-            return desired.is_complete and await self._may_write(desired.held)
-
         # What this guest cluster uses already stays: its former key had it, or a Service has it.
         in_conflict = {each for each in desired.in_conflict if visit.in_use.user_of(each) is None}
-        granted = frozenset(each for each in desired.granted if parse_address(each) not in in_conflict)
+        granted = frozenset(map(format_address, desired.addresses - in_conflict))
         before = find_namespace(visit.config_maps, desired.known)
         namespace = choose_namespace(desired, visit.observed, before)
         namespace = namespace or self.configuration.settings.kubevip_namespace
-        writer = ConfigMapWriter(client=client, permit=may_write)
+        writer = ConfigMapWriter(client=client, permit=partial(self._may_write, desired))
         keys = build_keys(desired.floating_ips, granted)
         written = await writer.sync(visit.config_maps, namespace, keys, desired.known)
         visit.written = replace(written, overruled=find_overruled(desired.floating_ips, keys))
@@ -327,18 +296,12 @@ class VisitController:
         pools = {each.spec.scope for each in desired.floating_ips}
         visit.record.pool_namespaces = find_pool_namespaces(visit.config_maps, namespace, pools)
 
-    async def _may_write(self, held: tuple[FloatingIPReservation, ...]) -> bool:
+    async def _may_write(self, desired: DesiredState) -> bool:
         """Return whether addresses are still their owners', and this replica still leads."""
-        if not self.gate.is_open:
+        if not (desired.is_complete and self.gate.is_open):
             return False
-        slots = asyncio.Semaphore(READS_AT_ONCE)
-
-        async def is_held(each: FloatingIPReservation) -> bool:
-            async with slots:
-                return await self.reservations.is_held_by(each.name, each.spec.owner)
-
         try:
-            if not all(await asyncio.gather(*map(is_held, held))):
+            if not await self.reservations.are_held(desired.held):
                 return False
         except UnavailableError as error:
             # The guest cluster has no part in that, and is not to wait as if it had.
@@ -375,17 +338,15 @@ class VisitController:
                 problem = sentence(str(error))
             else:
                 visit.is_unsure = network.is_unsure
-        found, states = check.judge(network, problem), _find_states(record, desired)
+        found, states = check.judge(network, problem), record.find_announced(desired.floating_ips)
         record.announced_states = {
             key: settle(state, found[key], at=loop_time()) for key, state in states.items()
         }
 
     def _note_not_read(self, visit: Visit, desired: DesiredState, error: FipopError) -> None:
         """Take a visit that failed for a reading, of the floating IPs that show whether they are announced."""
-        found = ConditionContent(
-            verdict=Verdict.UNKNOWN, reason=NOT_READ, message=sentence(str(visit.explain(error)))
-        )
-        states = _find_states(visit.record, desired) if desired.keeps else {}
+        found = build_unknown(Reason.NOT_READ, sentence(str(visit.explain(error))))
+        states = visit.record.find_announced(desired.floating_ips) if desired.keeps else {}
         visit.record.announced_states = {
             key: settle(state, found, at=loop_time())
             for key, state in states.items()
@@ -479,10 +440,6 @@ class VisitController:
 
     # When it is visited
 
-    def _retry_after(self, seconds: float) -> RetryAfter:
-        """Return when to come back: spread, so that a fleet that started together does not stay together."""
-        return RetryAfter(seconds * self.random.uniform(0.9, 1.0))
-
     def _begin(self, record: GuestRecord, guest: Guest) -> Visit:
         """Begin a visit. Nodes, the API server and all Deployments are read in the first hour, then hourly.
 
@@ -505,13 +462,3 @@ class VisitController:
 
     def _now(self) -> datetime:
         return self.guests.client.server_now()
-
-
-def _find_states(record: GuestRecord, desired: DesiredState) -> dict[FloatingIPName, AnnouncedState]:
-    """Return what is shown of each floating IP before a reading: as its status says, if it was not read yet."""
-    states = {}
-    for each in desired.floating_ips:
-        state = record.announced_states.get(each.key)
-        is_known = state is not None and state.addresses == each.status.addresses
-        states[each.key] = state if state is not None and is_known else restore_state(each.status)
-    return states

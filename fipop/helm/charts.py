@@ -48,6 +48,10 @@ class Chart:
     def __str__(self) -> str:
         return f"{self.url}/{self.role.value}" if self.url.startswith("http") else self.url
 
+    def at(self, version: str, digest: str) -> Chart:
+        """Return the chart of the same source with a version and a digest as the options have them."""
+        return replace(self, version=version.removeprefix("v"), sha256=digest.removeprefix("sha256:"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -91,11 +95,7 @@ class Target:
     def archives(self) -> tuple[Chart, ...]:
         """The charts of all versions."""
         others = (
-            replace(
-                self.charts[role],
-                version=each.chart_version,
-                sha256=each.chart_digest.removeprefix("sha256:"),
-            )
+            self.charts[role].at(each.chart_version, each.chart_digest)
             for role, entries in self.overrides.items()
             for each in entries
             if each.chart_version
@@ -118,9 +118,7 @@ class Target:
         for role, each in fitting:
             values[role] = merge_values(values[role], each.values)
             if each.chart_version:
-                charts[role] = replace(
-                    charts[role], version=each.chart_version, sha256=each.chart_digest.removeprefix("sha256:")
-                )
+                charts[role] = charts[role].at(each.chart_version, each.chart_digest)
             brings = _digest([each.chart_version, each.chart_digest, each.values])
             entries.add(f"{role.value}/{each.name}/{brings}")
         return Target(
@@ -146,12 +144,7 @@ def wanted_charts(settings: Settings) -> dict[Role, Chart]:
         ),
     }
     return {
-        role: Chart(
-            role=role,
-            url=ref or settings.kubevip_chart_repo_url.rstrip("/"),
-            version=version.removeprefix("v"),
-            sha256=digest.removeprefix("sha256:"),
-        )
+        role: Chart(role=role, url=ref or settings.kubevip_chart_repo_url.rstrip("/")).at(version, digest)
         for role, (ref, version, digest) in refs.items()
     }
 

@@ -162,7 +162,6 @@ class HelmCommand(pyhelm3.Command):  # type: ignore[misc]
                 env=self._env,
                 folder=self._folder,
                 stdin=input,
-                deadline_seconds=HELM_DEADLINE_SECONDS,
             )
             # An upgrade writes the whole release: that it succeeded says enough.
             error = self._judge(verb, ended, is_read=verb != "upgrade")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from fipop.deadlines import HELM_IDLE_SECONDS, HELM_TERMINATION_SECONDS
+from fipop.deadlines import HELM_DEADLINE_SECONDS, HELM_IDLE_SECONDS, HELM_TERMINATION_SECONDS
 from fipop.errors import StartError
 from fipop.helm.proxy import GuestApiProxy, HelmTarget, open_proxy
 from fipop.kube.guests import GuestFactory
@@ -75,9 +75,10 @@ class HelmProcess(Protocol):
         env: Mapping[str, str],
         folder: Path,
         stdin: bytes | None,
-        deadline_seconds: float,
     ) -> Finished:
-        """Run helm once, in a private folder. It is gone when this returns or raises. Raises OSError without a start.
+        """Run helm once, in a private folder, for HELM_DEADLINE_SECONDS at most. Raises OSError without a start.
+
+        It is gone when this returns or raises.
 
         `guest` tells how to reach the guest cluster that helm works on; without one helm fetches charts.
         """
@@ -191,11 +192,10 @@ class LocalHelm:
         env: Mapping[str, str],
         folder: Path,
         stdin: bytes | None,
-        deadline_seconds: float,
     ) -> Finished:
         """Run helm once; for a guest cluster its kubeconfig names a proxy that ends with it. Raises OSError."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + deadline_seconds
+        deadline = clock() + HELM_DEADLINE_SECONDS
 
         async def run(more: Mapping[str, str], proxy: GuestApiProxy | None = None) -> Finished:
             def seconds_left() -> float:

@@ -149,11 +149,9 @@ def parse_ready_since(pod: Json) -> datetime | None:
 
 def runs_program(workload: JsonView, program: str) -> bool:
     """Return whether a container of a workload runs a program, by its image or by a word of its command line."""
-    pod = as_mapping(as_mapping(as_mapping(workload.get("spec")).get("template")).get("spec"))
-    containers = map(as_mapping, as_list(pod.get("containers"))[:_MOST_CONTAINERS])
     return any(
         program in (_program(each), *(word.rpartition("/")[2] for word in _arguments(each)))
-        for each in containers
+        for each in _list_containers(_find_pod(workload))
     )
 
 
@@ -186,8 +184,8 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
     namespace, release = metadata.get("namespace"), annotations.get("meta.helm.sh/release-name")
     # Whoever can create workloads in one namespace can annotate them with a release of another.
     is_here = annotations.get("meta.helm.sh/release-namespace") in (namespace, None)
-    pod = as_mapping(as_mapping(as_mapping(item.get("spec")).get("template")).get("spec"))
-    containers = [as_mapping(each) for each in as_list(pod.get("containers"))[:_MOST_CONTAINERS]]
+    status, pod = as_mapping(item.get("status")), _find_pod(item)
+    containers = _list_containers(pod)
     kube_vips = [each for each in containers if _program(each) in _KUBE_VIP]
     providers = [each for each in containers if _is_provider(each)]
     name = clean(metadata.get("name"), _LONGEST_NAME)
@@ -201,9 +199,8 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
         release=str(release) if is_here and is_release_name(release) else "",
         wanted=wanted,
         ready=ready,
-        observed=_count(as_mapping(item.get("status")), "observedGeneration")
-        >= _count(metadata, "generation"),
-        has_pods=as_mapping(item.get("status")).get("currentNumberScheduled") != 0,
+        observed=_count(status, "observedGeneration") >= _count(metadata, "generation"),
+        has_pods=status.get("currentNumberScheduled") != 0,
         runs_kube_vip=bool(kube_vips),
         mode=next(
             (_read_mode(namespace, name, each) for each in kube_vips if _is_on(each, "svc_enable")), None
@@ -215,6 +212,15 @@ def _parse(kind: str, item: Json, *, wanted: int, ready: int) -> Workload:
         takes_services=is_harvester and any(map(_has_service_controller, containers)),
         is_service_lb=kind == "DaemonSet" and SERVICE_LB_LABEL in as_mapping(metadata.get("labels")),
     )
+
+
+def _find_pod(workload: JsonView) -> JsonView:
+    """Return the spec of the pods of a workload."""
+    return as_mapping(as_mapping(as_mapping(workload.get("spec")).get("template")).get("spec"))
+
+
+def _list_containers(pod: JsonView) -> list[JsonView]:
+    return [as_mapping(each) for each in as_list(pod.get("containers"))[:_MOST_CONTAINERS]]
 
 
 def _is_provider(container: JsonView) -> bool:

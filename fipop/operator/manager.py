@@ -165,7 +165,13 @@ class Manager:
             now=client.server_now,
         )
         self.demand = DemandController(
-            guests=guests, configuration=configuration, queues=queues, events=events
+            guests=guests,
+            clients=clients,
+            configuration=configuration,
+            queues=queues,
+            events=events,
+            gate=self.gate,
+            random=random,
         )
         self.visits = VisitController(
             guests=guests,
@@ -225,7 +231,7 @@ class Manager:
         self._register(
             SERVICES,
             queues.visits,
-            lambda key: self.visits.list_services(key.name),
+            lambda key: self.demand.reconcile(key.name),
             watches=self.demand.watches,
             find_object=self._find_cluster,
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from fipop.addresses.inventory import Inventory
-from fipop.addresses.status import find_conflict
+from fipop.addresses.status import CONFLICT, find_fault
 from fipop.api.conditions import ConditionType, Verdict, find_condition
 from fipop.api.objects import Capacity, FloatingIP, FloatingIPRange
 from fipop.guests.record import GuestRecord
@@ -230,7 +230,7 @@ def _render_guests(fleet: OperatorState) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "fipop_address_conflicts",
         "Floating IPs with an address that another guest cluster uses, too.",
-        value=sum(bool(find_conflict(each.status)) for each in floating_ips),
+        value=sum(bool(find_fault(each.status, CONFLICT)) for each in floating_ips),
     )
     yield GaugeMetricFamily(
         "fipop_guests_without_address",

@@ -116,7 +116,7 @@ class Installation:
     @property
     def rollout_guests(self) -> Mapping[str, int]:
         """How many guest clusters stand where in the rollout."""
-        return count(self.rollout_parts.values())
+        return count(each.status for each in self.rollout_parts.values())
 
     @property
     def rollout_paused(self) -> bool:

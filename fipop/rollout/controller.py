@@ -118,7 +118,7 @@ class RolloutController:
 
     def count_guests(self) -> Mapping[str, int]:
         """Return how many guest clusters stand where."""
-        return count(self.progress.states.values())
+        return count(each.status for each in self.progress.states.values())
 
     async def step(self) -> None:
         """Go one step further, if there is one."""
@@ -127,12 +127,12 @@ class RolloutController:
             await self._load()
         if settings.unknown_release_options:
             return
-        rollout, progress, now = self.rollout, self.progress, loop_time()
+        rollout = self.rollout
         if not any(True for _ in self.members.list_opted_in()):
             # Before a guest cluster is opted in, no chart is fetched.
             if rollout is not None and not self._is_young():
                 # Those that were counted are opted in no more.
-                await self._publish(*advance(rollout, {}, progress, settings, now), {})
+                await self._publish(*advance(rollout, {}, self.progress, settings, loop_time()), {})
             return
         problem: ChartError | None = None
         try:
@@ -142,13 +142,7 @@ class RolloutController:
                 self._note_problem(error)
                 return
             target, orders, problem = rollout.target, rollout.orders, error
-        if rollout is None or rollout.target.name != target.name:
-            began = self.store.client.server_now().replace(microsecond=0)
-            rollout, progress = begin(rollout, target, began), Progress(since=loop_time(), began_here=True)
-        elif rollout.target.charts != target.charts:
-            # The same archives, from another source.
-            stable = target if rollout.is_stable else rollout.stable
-            rollout = replace(rollout, target=target, stable=stable)
+        rollout, progress = self._take_up(target)
         fleet = self._list_fleet(rollout)
         rollout, progress = self._retry(replace(rollout, orders=orders), fleet, progress)
         has_stable = rollout.stable is None or not await find_problem(rollout.stable, settings, self.charts)
@@ -161,6 +155,18 @@ class RolloutController:
             decided = advance(rollout, fleet, progress, settings, loop_time())
         self._note_problem(problem)
         await self._publish(*decided, fleet)
+
+    def _take_up(self, target: Target) -> tuple[Rollout, Progress]:
+        """Return the rollout of a target: a new one, unless it is the current one."""
+        rollout = self.rollout
+        if rollout is None or rollout.target.name != target.name:
+            began = self.store.client.server_now().replace(microsecond=0)
+            return begin(rollout, target, began), Progress(since=loop_time(), began_here=True)
+        if rollout.target.charts != target.charts:
+            # The same archives, from another source.
+            stable = target if rollout.is_stable else rollout.stable
+            rollout = replace(rollout, target=target, stable=stable)
+        return rollout, self.progress
 
     async def _publish(self, rollout: Rollout, progress: Progress, fleet: Fleet) -> None:
         """Write what was decided, and only then let it count."""
@@ -218,7 +224,7 @@ class RolloutController:
         asked = self.configuration.annotations.get(names.ANNOTATION_ROLLOUT, "")
         if not asked or asked == rollout.retried:
             return replace(rollout, retried=asked), progress
-        wanted = f"retry/{rollout.target.name}"
+        wanted = rollout.retry_annotation
         if asked == wanted:
             return retry(replace(rollout, retried=asked), fleet, progress, loop_time())
         if asked != self._refused:
@@ -254,7 +260,7 @@ class RolloutController:
             cause = f"{fleet[guest_id].shown} failed: {why} " if guest_id in fleet else ""
             advice = (
                 f"{advise_after_stop(rollout)}. Without the command line, set annotation "
-                f"{names.ANNOTATION_ROLLOUT}: retry/{rollout.target.name}."
+                f"{names.ANNOTATION_ROLLOUT}: {rollout.retry_annotation}."
             )
             self._tell(
                 "RolloutStopped",

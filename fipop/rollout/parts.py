@@ -22,12 +22,8 @@ from fipop.rollout.plan import (
     Phase,
     Progress,
     Rollout,
-    count_tolerated,
-    find_affected,
-    find_limit,
-    find_proven,
+    Standing,
     has_gone_dark,
-    list_guests,
 )
 from fipop.settings.options import Settings
 from fipop.texts import clean, sentence
@@ -94,7 +90,7 @@ def describe_parts(
 
     `now` is the management cluster's clock, `at` the loop's.
     """
-    *_, pending = find_limit(fleet, find_affected(fleet), progress, settings)
+    *_, pending = Standing(fleet=fleet, progress=progress, settings=settings).find_limit()
     found = {}
     for guest_id in sorted(fleet, key=lambda each: (fleet[each].rank, each)):
         member, state = fleet[guest_id], progress.states[guest_id]
@@ -156,26 +152,24 @@ def describe_wait(
     unseen = [each for each in fleet.values() if each.is_eligible and each.visited_at is None]
     if unseen:
         return "The leader is new, and visits each guest cluster before it admits another one."
-    affected = find_affected(fleet)
-    limit, are_canaries, pending = find_limit(fleet, affected, progress, settings)
-    under_way = list_guests(progress, RolloutStatus.PROGRESSING)
-    tolerated = count_tolerated(rollout.failed, fleet, affected, progress, settings)
+    standing = Standing(fleet=fleet, progress=progress, settings=settings)
+    limit, are_canaries, pending = standing.find_limit()
+    tolerated = standing.count_tolerated(rollout.failed)
     failures = (
         f"Failures: {len(rollout.failed)} of {tolerated} that are tolerated (kubevipRolloutMaxFailures)."
     )
     if pending:
         first = "when the canaries have succeeded" if are_canaries else "when one of those has succeeded"
         limits = f"At most {limit} can be under way at a time. The next guest cluster is admitted {first}."
-        left = len(pending) + len(under_way)
+        left = len(pending) + len(standing.under_way)
         return f"{limits} {_describe_duration(left, len(fleet), settings)} {failures}"
-    if under_way:
+    if standing.under_way:
         return f"No guest cluster is left to admit. It waits for those that are under way. {failures}"
     if not settings.kubevip_update and any(each.drifts for each in fleet.values()):
         return "kubevipUpdate is false, and releases differ from the target. They stay as they are."
-    succeeded = len(find_proven(fleet, affected, progress)[0])
     return (
-        f"No guest cluster can be admitted, and the target has succeeded in {succeeded}. It completes when it has "
-        "succeeded in more than cannot be reached."
+        f"No guest cluster can be admitted, and the target has succeeded in {len(standing.proven)}. It completes when "
+        "it has succeeded in more than cannot be reached."
     )
 
 

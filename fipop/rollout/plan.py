@@ -7,11 +7,12 @@ docs/concepts/rollouts.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from functools import cached_property
 
 from fipop.helm.charts import Target
 from fipop.helm.releases import Release
@@ -63,6 +64,11 @@ class Rollout:
     def is_stable(self) -> bool:
         """Whether the target was completed before. Guest clusters without a release then get it without a turn."""
         return self.stable is not None and self.stable.name == self.target.name
+
+    @property
+    def retry_annotation(self) -> str:
+        """The annotation by which the guest clusters take part again in which the target failed."""
+        return f"retry/{self.target.name}"
 
     @property
     def is_stopped(self) -> bool:
@@ -184,8 +190,7 @@ def advance(
         phase = Phase.PROGRESSING if rollout.is_stopped else rollout.phase
         rollout = replace(rollout, phase=phase, reason="", failed={})
     states = {each: _find_start(each, fleet[each], rollout, progress, settings, now) for each in fleet}
-    affected = find_affected(fleet)
-    rollout = _include_unready(rollout, affected, states)
+    rollout = _include_unready(rollout, find_affected(fleet), states)
     for each, member in fleet.items():
         status = _judge(each, member, states[each], rollout, progress, settings)
         states[each] = replace(states[each], status=status)
@@ -193,14 +198,16 @@ def advance(
     if any(each.is_eligible and each.visited_at is None for each in fleet.values()):
         # How many succeeded is not known yet, so neither is how many failures are too many.
         return rollout, progress
-    rollout = _stop(rollout, fleet, affected, progress, settings)
+    standing = Standing(fleet=fleet, progress=progress, settings=settings)
+    rollout = _stop(rollout, standing)
     if rollout.is_stopped or settings.pauses_rollouts or progress.is_blocked:
         # Who was admitted, and helm has not begun there, waits again.
         waits = [each for each in progress.admitted if states[each].began_at is None]
         return rollout, _set_status(progress, waits, RolloutStatus.PENDING)
-    if _is_completed(fleet, affected, progress, settings):
+    if standing.is_completed:
         return replace(rollout, phase=Phase.COMPLETED, stable=rollout.target), progress
-    next_ones, are_canaries = _choose_next(fleet, affected, progress, settings)
+    limit, are_canaries, pending = standing.find_limit()
+    next_ones = pending[: max(0, limit - len(standing.under_way))]
     return rollout, _set_status(progress, next_ones, RolloutStatus.PROGRESSING, are_canaries=are_canaries)
 
 
@@ -277,20 +284,10 @@ def _roll_back(
     )
 
 
-class HasStatus(Protocol):
-    """What stands somewhere in a rollout."""
-
-    @property
-    def status(self) -> RolloutStatus:
-        """Where it stands."""
-
-
-def count(states: Iterable[HasStatus]) -> dict[str, int]:
+def count(statuses: Iterable[RolloutStatus]) -> dict[str, int]:
     """Count guest clusters by status, for the metric and for reports."""
-    counts = dict.fromkeys((each.value for each in RolloutStatus), 0)
-    for each in states:
-        counts[each.status.value] += 1
-    return counts
+    counts = Counter(statuses)
+    return {each.value: counts[each] for each in RolloutStatus}
 
 
 # Where a guest cluster stands
@@ -399,6 +396,90 @@ def _is_all(settings: Settings) -> bool:
 # How the rollout stands
 
 
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where the guest clusters of a fleet stand, and what follows from that by the options."""
+
+    fleet: Fleet
+    progress: Progress
+    settings: Settings
+
+    @cached_property
+    def affected(self) -> Fleet:
+        """The guest clusters in which the target changes something."""
+        return find_affected(self.fleet)
+
+    @cached_property
+    def pending(self) -> list[str]:
+        """Those that wait for their turn, in the order in which they are admitted."""
+        pending = list_guests(self.progress, RolloutStatus.PENDING)
+        return sorted(pending, key=lambda each: (self.fleet[each].rank, each))
+
+    @cached_property
+    def under_way(self) -> list[str]:
+        """Those that were admitted, and have neither succeeded nor failed."""
+        return list_guests(self.progress, RolloutStatus.PROGRESSING)
+
+    @cached_property
+    def proven(self) -> list[str]:
+        """Those in which the target succeeded that it changes."""
+        return [each for each in list_guests(self.progress, RolloutStatus.SUCCEEDED) if each in self.affected]
+
+    @cached_property
+    def tested(self) -> frozenset[str]:
+        """The changed overrides with which the target succeeded."""
+        return self.find_entries(self.proven)
+
+    @property
+    def canaries(self) -> int:
+        """How many have to succeed before the others are admitted."""
+        return max(1, self.settings.kubevip_rollout_canaries.of(len(self.fleet)))
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether none is pending or under way, and more have succeeded than cannot be reached."""
+        drifts = not self.settings.kubevip_update and any(each.drifts for each in self.fleet.values())
+        if self.pending or self.under_way or drifts:
+            return False
+        skipped = self.affected.keys() & list_guests(self.progress, RolloutStatus.SKIPPED)
+        members = [self.fleet[each] for each in skipped]
+        return len(self.proven) > sum(each.is_eligible and not each.is_reachable for each in members)
+
+    def find_entries(self, those: Iterable[str]) -> frozenset[str]:
+        """Return the changed overrides of some guest clusters."""
+        return frozenset().union(*(self.fleet[each].entries for each in those if each in self.fleet))
+
+    def count_tolerated(self, failed: Collection[str]) -> int:
+        """Return how many failures are tolerated now: none before the canaries have succeeded."""
+        untested = self.find_entries((*self.pending, *self.under_way, *failed)) - self.tested
+        if len(self.proven) < self.canaries or untested:
+            return 0
+        judged = len(self.proven) + len(failed) + len(self.under_way)
+        return self.settings.kubevip_rollout_max_failures.of(judged)
+
+    def find_limit(self) -> tuple[int, bool, list[str]]:
+        """Return how many can be under way: canaries, then as many as have succeeded, so 2, 2, 4, 8 and so on.
+
+        Also whether those that are admitted now are canaries, and who waits, in the order of admission.
+        """
+        first = self._choose_canaries()
+        most, are_canaries = max(self.canaries, len(self.proven)), len(self.proven) < self.canaries
+        if not self.tested >= self.find_entries((*self.pending, *self.under_way)):
+            most, are_canaries = max(self.canaries - len(self.proven), len(self.under_way) + len(first)), True
+        limit = min(max(1, self.settings.kubevip_rollout_max_concurrency.of(len(self.fleet))), most)
+        limit = len(self.fleet) if _is_all(self.settings) else limit
+        return limit, are_canaries, list(dict.fromkeys((*first, *self.pending)))
+
+    def _choose_canaries(self) -> list[str]:
+        """Return one that waits for each changed override that none has, be it proven or under way."""
+        chosen, known = [], self.tested | self.find_entries(self.under_way)
+        for each in self.pending:
+            if not self.fleet[each].entries <= known:
+                chosen.append(each)
+                known |= self.fleet[each].entries
+        return chosen
+
+
 def _include_unready(rollout: Rollout, affected: Fleet, states: Mapping[str, MemberState]) -> Rollout:
     """Let guest clusters that are not ready take part if none is ready: they have nothing to lose."""
     known = (
@@ -418,76 +499,22 @@ def _include_unready(rollout: Rollout, affected: Fleet, states: Mapping[str, Mem
     return rollout
 
 
-def _stop(rollout: Rollout, fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings) -> Rollout:
+def _stop(rollout: Rollout, standing: Standing) -> Rollout:
     """Keep who failed. If another one did, stop if these are too many: any before the canaries have succeeded."""
-    failed = {each: fleet[each].target.name for each in list_guests(progress, RolloutStatus.FAILED)}
-    failed = {**rollout.failed, **failed}
+    those = list_guests(standing.progress, RolloutStatus.FAILED)
+    failed = {**rollout.failed, **{each: standing.fleet[each].target.name for each in those}}
     if failed == rollout.failed:
         return rollout
-    tolerated = count_tolerated(failed, fleet, affected, progress, settings)
+    tolerated = standing.count_tolerated(failed)
     if len(failed) <= tolerated or rollout.is_stopped:
         return replace(rollout, failed=failed)
-    proven, tested = find_proven(fleet, affected, progress)
-    failed_untested = _find_entries(fleet, failed) - tested
-    reason = _describe_failures(failed, fleet, len(affected), len(proven), failed_untested, tolerated)
+    reason = _describe_failures(failed, standing, tolerated)
     return replace(rollout, failed=failed, phase=Phase.STOPPED, reason=reason)
-
-
-def count_tolerated(
-    failed: Collection[str], fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings
-) -> int:
-    """Return how many failures are tolerated now: none before the canaries have succeeded."""
-    proven, tested = find_proven(fleet, affected, progress)
-    pending = list_guests(progress, RolloutStatus.PENDING)
-    under_way = list_guests(progress, RolloutStatus.PROGRESSING)
-    untested = _find_entries(fleet, (*pending, *under_way, *failed)) - tested
-    if len(proven) < _count_canaries(fleet, settings) or untested:
-        return 0
-    return settings.kubevip_rollout_max_failures.of(len(proven) + len(failed) + len(under_way))
-
-
-def _is_completed(fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings) -> bool:
-    """Return whether no guest cluster is pending or under way, and more have succeeded than cannot be reached."""
-    is_left = list_guests(progress, RolloutStatus.PENDING) or list_guests(progress, RolloutStatus.PROGRESSING)
-    if is_left or (not settings.kubevip_update and any(each.drifts for each in fleet.values())):
-        return False
-    skipped = affected.keys() & list_guests(progress, RolloutStatus.SKIPPED)
-    out_of_reach = [each for each in skipped if fleet[each].is_eligible and not fleet[each].is_reachable]
-    return len(find_proven(fleet, affected, progress)[0]) > len(out_of_reach)
 
 
 def find_affected(fleet: Fleet) -> Fleet:
     """Return the guest clusters in which the target changes something; all of them if it changes nothing anywhere."""
     return {each: member for each, member in fleet.items() if not member.is_unchanged} or fleet
-
-
-def _choose_next(
-    fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings
-) -> tuple[list[str], bool]:
-    """Return who is admitted next, and whether these are canaries."""
-    limit, are_canaries, order = find_limit(fleet, affected, progress, settings)
-    return order[: max(0, limit - len(list_guests(progress, RolloutStatus.PROGRESSING)))], are_canaries
-
-
-def find_limit(
-    fleet: Fleet, affected: Fleet, progress: Progress, settings: Settings
-) -> tuple[int, bool, list[str]]:
-    """Return how many can be under way: canaries, then as many as have succeeded, so 2, 2, 4, 8 and so on.
-
-    Also whether those that are admitted now are canaries, and who waits, in the order of admission.
-    """
-    proven, tested = find_proven(fleet, affected, progress)
-    pending = list_guests(progress, RolloutStatus.PENDING)
-    under_way = list_guests(progress, RolloutStatus.PROGRESSING)
-    pending.sort(key=lambda each: (fleet[each].rank, each))
-    first = _choose_canaries(fleet, pending, tested | _find_entries(fleet, under_way))
-    canaries = _count_canaries(fleet, settings)
-    most, are_canaries = max(canaries, len(proven)), len(proven) < canaries
-    if not tested >= _find_entries(fleet, (*pending, *under_way)):
-        most, are_canaries = max(canaries - len(proven), len(under_way) + len(first)), True
-    limit = min(max(1, settings.kubevip_rollout_max_concurrency.of(len(fleet))), most)
-    limit = len(fleet) if _is_all(settings) else limit
-    return limit, are_canaries, list(dict.fromkeys((*first, *pending)))
 
 
 def _set_status(
@@ -499,45 +526,19 @@ def _set_status(
     return replace(progress, states={**progress.states, **changed})
 
 
-def find_proven(fleet: Fleet, affected: Fleet, progress: Progress) -> tuple[list[str], frozenset[str]]:
-    """Return in which guest clusters the target succeeded that it changes, and the changed overrides of these."""
-    proven = [each for each in list_guests(progress, RolloutStatus.SUCCEEDED) if each in affected]
-    return proven, _find_entries(fleet, proven)
-
-
-def _count_canaries(fleet: Fleet, settings: Settings) -> int:
-    return max(1, settings.kubevip_rollout_canaries.of(len(fleet)))
-
-
-def _find_entries(fleet: Fleet, those: Iterable[str]) -> frozenset[str]:
-    """Return the changed overrides of some guest clusters."""
-    return frozenset().union(*(fleet[each].entries for each in those if each in fleet))
-
-
-def _choose_canaries(fleet: Fleet, pending: Iterable[str], known: frozenset[str]) -> list[str]:
-    """Return one guest cluster for each changed override that is not known."""
-    chosen = []
-    for each in pending:
-        if not fleet[each].entries <= known:
-            chosen.append(each)
-            known |= fleet[each].entries
-    return chosen
-
-
 def list_guests(progress: Progress, wanted: RolloutStatus) -> list[str]:
     """Return the guest clusters that have a status."""
     return [each for each, state in progress.states.items() if state.status is wanted]
 
 
-def _describe_failures(
-    failed: Iterable[str], fleet: Fleet, size: int, succeeded: int, untested: Iterable[str], tolerated: int
-) -> str:
+def _describe_failures(failed: Iterable[str], standing: Standing, tolerated: int) -> str:
+    fleet, untested = standing.fleet, standing.find_entries(failed) - standing.tested
     names = sorted((fleet[each].shown if each in fleet else "") or each for each in failed)
     entries = sorted({each.rpartition("/")[0] for each in untested})
-    where = f"{len(names)} of {size} guest clusters ({list_some(names, _NAMED)})"
+    where = f"{len(names)} of {len(standing.affected)} guest clusters ({list_some(names, _NAMED)})"
     of_entries = f"; no guest cluster of override {list_some(entries, _NAMED)} succeeded" if entries else ""
     limit = f"; {tolerated} of these failures are tolerated" if tolerated else ""
-    return f"the target failed in {where} and succeeded in {succeeded}{of_entries}{limit}"
+    return f"the target failed in {where} and succeeded in {len(standing.proven)}{of_entries}{limit}"
 
 
 def advise_after_stop(rollout: Rollout) -> str:

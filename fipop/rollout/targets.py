@@ -11,7 +11,15 @@ from textwrap import indent
 import yaml
 
 from fipop.helm.chart_store import Access, ChartStore
-from fipop.helm.charts import CHART_OPTIONS, Chart, Target, wanted_charts, wanted_overrides, wanted_values
+from fipop.helm.charts import (
+    CHART_OPTIONS,
+    Chart,
+    Role,
+    Target,
+    wanted_charts,
+    wanted_overrides,
+    wanted_values,
+)
 from fipop.helm.errors import ChartError
 from fipop.rollout.plan import Rollout
 from fipop.settings.options import Settings, settings_data
@@ -28,7 +36,7 @@ async def find_target(
     ChartError.
     """
     wanted = wanted_charts(settings)
-    orders = {role.value: _describe_order(order) for role, order in wanted.items()}
+    orders = _describe_orders(wanted)
     found = {
         role: rollout.target.charts[role]
         if rollout is not None and rollout.orders.get(role.value) == orders[role.value]
@@ -46,7 +54,7 @@ async def find_target(
 def asks_for(settings: Settings, rollout: Rollout) -> bool:
     """Return whether options still ask for the target of a rollout."""
     target, wanted = rollout.target, wanted_overrides(settings)
-    orders = {role.value: _describe_order(order) for role, order in wanted_charts(settings).items()}
+    orders = _describe_orders(wanted_charts(settings))
     are_same = orders == dict(rollout.orders) and wanted.keys() == target.overrides.keys()
     return (
         are_same
@@ -60,7 +68,7 @@ def describe_news(settings: Settings, annotation: str, rollout: Rollout) -> str:
     """Return what options, or the annotation beside them, ask for and a rollout lacks; "" if it lacks nothing."""
     if not asks_for(settings, rollout):
         return "The options ask for another target, which fipop has not taken up yet."
-    if annotation == f"retry/{rollout.target.name}" != rollout.retried:
+    if annotation == rollout.retry_annotation != rollout.retried:
         return "fipop has not taken up the retry yet."
     return ""
 
@@ -140,13 +148,12 @@ async def _pin(
     """Return an override with the digest of its version. Raises ChartError."""
     if not entry.chart_version:
         return entry
-    version, sha256 = entry.chart_version.removeprefix("v"), entry.chart_digest.removeprefix("sha256:")
-    order = replace(chart, version=version, sha256=sha256)
+    order = chart.at(entry.chart_version, entry.chart_digest)
     found = next((each for each in known if replace(each, sha256="") == order), order)
     if not found.sha256:
         found = await charts.resolve(found, Access.of(settings))
     return replace(entry, chart_version=found.version, chart_digest=f"sha256:{found.sha256}")
 
 
-def _describe_order(chart: Chart) -> str:
-    return f"{chart} {chart.version} {chart.sha256}"
+def _describe_orders(wanted: Mapping[Role, Chart]) -> dict[str, str]:
+    return {role.value: f"{chart} {chart.version} {chart.sha256}" for role, chart in wanted.items()}

@@ -32,6 +32,10 @@ class RetryAfter:
 
     seconds: float
 
+    def spread(self, random: Random) -> RetryAfter:
+        """Return it a little earlier: keys that started together do not stay together."""
+        return RetryAfter(self.seconds * random.uniform(0.9, 1.0))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(Generic[K]):

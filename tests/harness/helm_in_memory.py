@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import yaml
 
+from fipop.deadlines import HELM_DEADLINE_SECONDS
 from fipop.helm.process import Finished
 from localfleet.standin_helm import HelmError, Release, option
 from tests.harness.api_in_memory import ApiInMemory, Json
@@ -57,15 +58,14 @@ class HelmInMemory:
         env: Mapping[str, str],
         folder: Path,
         stdin: bytes | None,
-        deadline_seconds: float,
         **_: Any,
     ) -> Finished:
         """Run helm once, as `fipop.interfaces.HelmProcess` describes it."""
         del folder, env
         url = guest.access.server if guest is not None else ""
         self.runs.append((arguments[0], url))
-        await asyncio.sleep(min(self.seconds, deadline_seconds))
-        if self.seconds > deadline_seconds:
+        await asyncio.sleep(min(self.seconds, HELM_DEADLINE_SECONDS))
+        if self.seconds > HELM_DEADLINE_SECONDS:
             return Finished(returncode=-9, timed_out=True, stdout=b"", stderr=b"")
         if self.failures.get(arguments[0]):
             return _failed(self.failures[arguments[0]].pop(0))

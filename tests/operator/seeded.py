@@ -54,9 +54,9 @@ FAULTS = (
     ),
     Fault(
         "an-old-report-ends-a-quarantine",
-        f"{ADDRESSES}/quarantine.py",
-        "if read_since is None or until is None or read_since < until:",
-        "if read_since is None or until is None:",
+        f"{ADDRESSES}/inventory.py",
+        "return until is not None and read_since is not None and read_since >= until",
+        "return until is not None and read_since is not None",
     ),
     Fault(
         "anyone-takes",
@@ -78,9 +78,9 @@ FAULTS = (
     ),
     Fault(
         "no-live-read-before-a-guest-write",
-        "fipop/guests/visits.py",
-        "return await self.reservations.is_held_by(each.name, each.spec.owner)",
-        "return each.is_held",
+        f"{ADDRESSES}/reservations.py",
+        "live = await self.read(each.name)",
+        "live = each",
         test="test_two_writers.py::test_a_guest_cluster_is_never_told_an_address_that_went_to_another_unseen",
     ),
     Fault(
@@ -241,9 +241,9 @@ FAULTS = (
     ),
     Fault(
         "a-reading-that-was-broken-off-is-a-try",
-        "fipop/guests/visits.py",
-        "            except Exception:\n                self.gate.note_tried(guest_id)\n",
-        "            except BaseException:\n                self.gate.note_tried(guest_id)\n",
+        f"{ADDRESSES}/gate.py",
+        "        except Exception:\n            self._note_tried(guest_id)\n",
+        "        except BaseException:\n            self._note_tried(guest_id)\n",
         test=f"{HANDOVER}a_leader_that_is_stopped_while_it_reads_passes_on_what_it_found",
     ),
     Fault(

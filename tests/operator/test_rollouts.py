@@ -212,7 +212,7 @@ async def test_what_is_missing_waits_for_its_turn_and_what_is_deployed_drifts() 
 
 def counts(fleet: Fleet) -> dict[str, int]:
     """Return how many guest clusters are where, as `fipop rollout status` reads it."""
-    return count(parts(fleet).values())
+    return count(each.status for each in parts(fleet).values())
 
 
 def parts(fleet: Fleet) -> dict[str, Part]:
