@@ -1,5 +1,7 @@
 """Whether addresses are announced: what floating IPs show of it, and what finding it out costs."""
 
+import asyncio
+
 import pytest
 
 from fipop.api import names
@@ -258,6 +260,27 @@ async def test_a_guest_cluster_does_not_succeed_while_its_second_reading_is_unde
     fleet.helm.dark.add("blind")
     fleet.set_options(kubevipChartValues="note: blind")
     await fleet.pass_time(1200)
+    changed = [each for each, guest in fleet.guests.items() if len(guest.of_kind("secrets")) > before[each]]
+    assert changed == ["c-m-a"]
+
+
+async def test_a_guest_cluster_does_not_succeed_while_the_first_reading_that_differs_is_under_way() -> None:
+    """The visit that finds its pods ready for long enough is also the first one that finds its address dark."""
+    fleet = await rolled_out(options={"kubevipRolloutMinSuccessTime": "20"})
+    before = {each: len(guest.of_kind("secrets")) for each, guest in fleet.guests.items()}
+    guest = fleet.guests["c-m-a"]
+    guest.seconds = 4.0
+
+    async def renew() -> None:
+        while guest.leader:
+            guest.renew_lease()
+            await fleet.pass_time(2)
+
+    renewing = asyncio.create_task(renew())
+    fleet.helm.dark.add("blind")
+    fleet.set_options(kubevipChartValues="note: blind")
+    await fleet.pass_time(200)
+    assert renewing.done(), "kube-vip renews its Lease no more"
     changed = [each for each, guest in fleet.guests.items() if len(guest.of_kind("secrets")) > before[each]]
     assert changed == ["c-m-a"]
 
