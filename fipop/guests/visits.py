@@ -220,6 +220,9 @@ class VisitController:
             with visit.parking.collect():
                 await self._park(visit, desired, client)
             await self._check_announced(visit, desired, client)
+            if visit.observed is not None:
+                # Together with what is announced: a rollout judges both at any moment.
+                visit.record.releases = visit.observed.releases
         if visit.observed is not None:
             visit.goal = find_goal(desired, visit.observed, self.rollout)
             visit.steps = plan_releases(visit.observed.releases, visit.goal)
@@ -270,9 +273,9 @@ class VisitController:
             return
         record.other_providers = observed.other_providers
         record.has_service_lb = any(each.is_service_lb for each in observed.daemon_sets)
-        record.releases, record.mode = record.mark_foreign(observed.releases), observed.mode
+        releases, record.mode = record.mark_foreign(observed.releases), observed.mode
         record.ignores_pools = observed.ignores_pools
-        visit.observed, visit.observed_at = replace(observed, releases=record.releases), began
+        visit.observed, visit.observed_at = replace(observed, releases=releases), began
 
     async def _write_config_map(self, visit: Visit, desired: DesiredState, client: KubeClient) -> None:
         """Set the keys of its floating IPs, where they belong now."""

@@ -44,6 +44,15 @@ class RolloutStore:
         self._stored, self.is_loaded, self.problem = found or {}, True, ""
         return parse_rollout(self.data)
 
+    async def look(self) -> None:
+        """Find out whether somebody deleted it: then nothing is stored, and the next `save` makes it again.
+
+        Raises ApiError.
+        """
+        name = names.ROLLOUT_CONFIG_MAP
+        if self._stored and await self.client.get(CONFIG_MAPS, name, namespace=self.namespace) is None:
+            self._stored = {}
+
     async def save(self, data: Mapping[str, str]) -> None:
         """Write what `render_rollout` returns. Raises ApiError; ConflictError if another leader wrote meanwhile."""
         name = names.ROLLOUT_CONFIG_MAP

@@ -1,5 +1,6 @@
 """Whether addresses are announced: what floating IPs show of it, and what finding it out costs."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -209,14 +210,14 @@ async def test_a_new_leader_shows_what_the_former_one_showed_until_two_readings_
 # Rollouts
 
 
-async def rolled_out() -> Fleet:
+async def rolled_out(min_success_seconds: int = 60) -> Fleet:
     """Have three guest clusters whose addresses are announced, with a target that was completed."""
     fleet = Fleet()
     fleet.set_options(
         operateGuestClusterInterval="60",
         kubevipUpdate="true",
         kubevipRolloutCanaries="1",
-        kubevipRolloutMinSuccessTime="60",
+        kubevipRolloutMinSuccessTime=str(min_success_seconds),
         kubevipRolloutProgressDeadline="300",
     )
     fleet.add_range()
@@ -246,6 +247,27 @@ async def test_a_target_with_which_kube_vip_announces_nothing_stops_at_the_canar
     await fleet.pass_time(300)
     assert fleet.condition("c-m-a", "Announced") == ("True", "Announced"), "it was rolled back"
     assert "RolloutStopped" in {reason for _, reason, _ in fleet.events("kube-fip-config")}
+
+
+async def test_a_guest_cluster_does_not_succeed_while_the_first_reading_that_differs_is_under_way() -> None:
+    """The visit that finds its pods ready for long enough is also the first one that finds its address dark."""
+    fleet = await rolled_out(min_success_seconds=20)
+    before = {each: len(guest.of_kind("secrets")) for each, guest in fleet.guests.items()}
+    guest = fleet.guests["c-m-a"]
+    guest.seconds = 4.0
+
+    async def renew() -> None:
+        while guest.leader:
+            guest.renew_lease()
+            await fleet.pass_time(2)
+
+    renewing = asyncio.create_task(renew())
+    fleet.helm.dark.add("blind")
+    fleet.set_options(kubevipChartValues="note: blind")
+    await fleet.pass_time(200)
+    assert renewing.done(), "kube-vip renews its Lease no more"
+    changed = [each for each, guest in fleet.guests.items() if len(guest.of_kind("secrets")) > before[each]]
+    assert changed == ["c-m-a"]
 
 
 async def test_an_address_that_was_dark_before_does_not_stop_a_rollout() -> None:

@@ -268,6 +268,22 @@ async def test_each_guest_cluster_has_its_part_with_the_reason_whoever_leads(*, 
     assert fleet.memory.objects[KEPT]["metadata"]["resourceVersion"] == kept, "a quiet fleet causes no write"
 
 
+async def test_a_deleted_state_is_written_again_and_the_next_leader_knows_of_the_stop() -> None:
+    fleet = await settled(*IDS[:3])
+    fleet.helm.unready.add("v2")
+    fleet.set_options(kubevipChartValues=values("v2"))
+    await until_another(fleet)
+    await until(fleet, "Stopped")
+    await fleet.pass_time(120)
+    before, since = rollout(fleet), len(fleet.helm.runs)
+    fleet.memory.remove(KEPT)
+    await fleet.pass_time(60)
+    assert rollout(fleet) == before
+    await fleet.restart(leader_election=False, seconds=QUIET)
+    assert rollout(fleet) == before
+    assert not {verb for verb, _ in fleet.helm.runs[since:]} & {"upgrade", "rollback", "uninstall"}
+
+
 async def test_what_holds_a_rollout_up_is_said() -> None:
     fleet = await settled(*IDS[:3])
     assert waits(fleet) == ""
