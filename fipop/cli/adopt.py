@@ -49,7 +49,7 @@ async def _find(reading: ReadingOptions, ask_guests: bool) -> AdoptionReport:
         asked: list[GuestReport] = []
         if ask_guests:
             _show_progress("Reading the guest clusters")
-            guests = {each.cluster_name for each in before.cache.clusters.all()} - {""}
+            guests = {each.cluster_name for each in before.inventory.clusters.all()} - {""}
             asked = await read_guests(client, before, sorted(guests))
         carried = {each.guest: sorted(each.in_use()) for each in asked}
         reader = SnapshotReader(client)
@@ -57,7 +57,7 @@ async def _find(reading: ReadingOptions, ask_guests: bool) -> AdoptionReport:
         show_unread([each for each in reader.unread if each.what == Kind.OPTIONS])
         creates = installation.settings.may_create_floating_ips
         after = await DryRun(client, await find_our_age(client), creates=creates).run(carried, _show_progress)
-    known = {each.namespace for each in before.cache.floating_ips.all()}
+    known = {each.namespace for each in before.inventory.floating_ips.all()}
     return report_adoption(
         before, after, [each for each in asked if each.guest in known], asked_guests=ask_guests
     )

@@ -101,7 +101,7 @@ def who(*, reading: ReadingOptions, asked: str, guest: bool) -> None:
 
 def _describe_unknown(snapshot: Snapshot, asked: str) -> str:
     """Return that no object has this name; "" for an address, and if one has."""
-    has_range = snapshot.cache.ranges.get("", asked) is not None
+    has_range = snapshot.inventory.ranges.get("", asked) is not None
     is_known_guest = bool(snapshot.find_clusters(asked) or find_namespaces(snapshot, asked))
     if read_address(asked) is not None or has_range or is_known_guest:
         return ""
@@ -193,9 +193,9 @@ def free(*, reading: ReadingOptions, range_name: str, count: int, family: str | 
     A former owner of an address in quarantine gets that address again.
     """
     snapshot = run_reading(lambda: read_once(reading, about_operator=False))
-    asked = snapshot.cache.ranges.get("", range_name)
+    asked = snapshot.inventory.ranges.get("", range_name)
     if asked is None:
-        known = (each.name for each in snapshot.cache.ranges.all())
+        known = (each.name for each in snapshot.inventory.ranges.all())
         fail_missing(snapshot, "FloatingIPRange", range_name, known, Kind.RANGES)
     wanted = next((each for each in Family if each.label == family), None)
     found = report_free(snapshot, asked, wanted, count)

@@ -1,4 +1,4 @@
-"""What an operator would decide if it started now: a loop over the decisions, applied to a cache of its own."""
+"""What an operator would decide if it started now: a loop over the decisions, applied to an inventory of its own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_ROUNDS = 5
 
 
 class DryRun:
-    """Decides on floating IPs, and applies each decision to its cache alone: `client` only reads.
+    """Decides on floating IPs, and applies each decision to its inventory alone: `client` only reads.
 
     `ours_since` is since when our CRDs are there; None: they are not yet. `creates`: guest clusters get floating IPs.
     """
@@ -42,48 +42,48 @@ class DryRun:
         self._has_reservations = ours_since is not None
         self._versions = itertools.count(1 << 53)
         records = GuestRecords(GuestRecord)
-        self.cache = Inventory(records)
-        self._guests = GuestDirectory(inventory=self.cache, records=records, client=client)
+        self.inventory = Inventory(records)
+        self._guests = GuestDirectory(inventory=self.inventory, records=records, client=client)
         since = ours_since or client.server_now() + timedelta(seconds=1)
-        self._view = DecisionView(inventory=self.cache, ours_since=since)
-        self._statuses = StatusBuilder(inventory=self.cache, now=client.server_now)
+        self._view = DecisionView(inventory=self.inventory, ours_since=since)
+        self._statuses = StatusBuilder(inventory=self.inventory, now=client.server_now)
 
     async def run(
         self, carried: Mapping[str, Iterable[Address]], progress: Callable[[str], None]
     ) -> Inventory:
-        """Decide as at a start, and return the cache of then; `carried` are the addresses that guest clusters use.
+        """Decide as at a start, and return the inventory of then; `carried` are the addresses that guest clusters use.
 
         Raises ApiError if the objects cannot be read.
         """
         for resource in WATCHED:  # reservations first, owners after them, as the operator does
             # kube-fip-operator knows no reservations: before our CRDs are there, none exist.
             if resource != FLOATING_IP_RESERVATIONS or self._has_reservations:
-                store, take = self.cache.store_of(resource), self.cache.taker_of(resource)
+                store, take = self.inventory.store_of(resource), self.inventory.taker_of(resource)
                 await Informer(self._client, resource, store, take).relist()
-        for each in self.cache.clusters.all():
+        for each in self.inventory.clusters.all():
             await self._guests.discover(each.cluster_name)
         for guest_id, addresses in carried.items():
             found = InUseAddresses(build_parts(AddressUser(kind=SERVICE, namespace="?", name="?"), addresses))
-            self.cache.reports.take(guest_id, Source.OBJECTS, self._client.server_now(), found)
+            self.inventory.reports.take(guest_id, Source.OBJECTS, self._client.server_now(), found)
         progress("Deciding on the floating IPs")
         self._decide_all(assigns=False)  # as long as the gate is closed: what exists keeps what it has
-        for guest in self.cache.known_guests():
-            is_without = self.cache.is_resolved(guest.id) and needs_floating_ip(self.cache, guest)
-            if self._creates and is_without and choose_for_guest(self.cache, guest):
+        for guest in self.inventory.known_guests():
+            is_without = self.inventory.is_resolved(guest.id) and needs_floating_ip(self.inventory, guest)
+            if self._creates and is_without and choose_for_guest(self.inventory, guest):
                 self._suppose(FLOATING_IPS, read_object(FloatingIP, build_floating_ip(guest)))
         for _ in range(MAX_ROUNDS):
             if not self._decide_all():
                 break
-        usages, now = self.cache.count(), self._client.server_now()
-        for one in self.cache.ranges.all():
-            status = build_status(self.cache, one, usages.get(one.name), now)
+        usages, now = self.inventory.count(), self._client.server_now()
+        for one in self.inventory.ranges.all():
+            status = build_status(self.inventory, one, usages.get(one.name), now)
             self._suppose(FLOATING_IP_RANGES, replace(one, status=status))
-        return self.cache
+        return self.inventory
 
     def _decide_all(self, *, assigns: bool = True) -> bool:
         """Apply the decisions on all floating IPs, the oldest first; return whether one changed something."""
         before = next(self._versions)
-        for each in self.cache.floating_ips_by_age():
+        for each in self.inventory.floating_ips_by_age():
             self._apply(each, assigns=assigns)
         return next(self._versions) > before + 1
 
@@ -94,7 +94,7 @@ class DryRun:
         elif decision.blockers and self._guests.is_pending(floating_ip.namespace):
             decision = replace(decision, is_final=False)
         for claim in (*decision.had, *decision.holds):
-            known = self.cache.reservation(claim.space, claim.address)
+            known = self.inventory.reservation(claim.space, claim.address)
             if (wanted := build_held(known, claim, now)) != known:
                 self._suppose(FLOATING_IP_RESERVATIONS, wanted)
         if not decision.is_final:
@@ -107,9 +107,9 @@ class DryRun:
         if after != floating_ip:
             self._suppose(FLOATING_IPS, after)
         kept = {claim.name for claim in decision.holds}
-        for each in self.cache.reservations_of(floating_ip.key):
+        for each in self.inventory.reservations_of(floating_ip.key):
             if each.is_held and each.name not in kept:
-                seconds = self.cache.quarantine_seconds(each.spec.range)
+                seconds = self.inventory.quarantine_seconds(each.spec.range)
                 self._suppose(FLOATING_IP_RESERVATIONS, build_quarantined(each, now, seconds))
 
     def _suppose(
@@ -119,4 +119,4 @@ class DryRun:
         if not meta.uid:
             uid, now = f"dry-run-{version}", self._client.server_now().replace(microsecond=0)
             meta = replace(meta, uid=uid, generation=1, creation_timestamp=now)
-        self.cache.suppose(resource, replace(changed, metadata=replace(meta, resource_version=version)))
+        self.inventory.suppose(resource, replace(changed, metadata=replace(meta, resource_version=version)))

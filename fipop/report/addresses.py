@@ -103,8 +103,8 @@ class AddressReport:
 
 def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     """Report what one address of a space is."""
-    cache = snapshot.cache
-    named_by, reservation = cache.named_by(space, address), cache.reservation(space, address)
+    inventory = snapshot.inventory
+    named_by, reservation = inventory.named_by(space, address), inventory.reservation(space, address)
     if reservation is not None:
         found = _find_reserved(snapshot, reservation, named_by)
     elif named_by:
@@ -115,7 +115,7 @@ def classify(snapshot: Snapshot, space: str, address: Address) -> AddressReport:
     having = owners if state in (AddressState.HELD, AddressState.NAMED) else owners[1:]
     keys = [(each.namespace, each.name) for each in having]
     asking = (each for each in snapshot.requests_for(space, address) if each.key not in keys)
-    holder = cache.floating_ips.get(*keys[0]) if having is owners else None
+    holder = inventory.floating_ips.get(*keys[0]) if having is owners else None
     services = (holder.status.services if holder is not None else None) or ServicesStatus()
     unused = holder.status.unused if holder is not None else None
     remark = " ".join(filter(None, (remark, str(unused or ""))))
@@ -156,8 +156,8 @@ def search(snapshot: Snapshot, asked: str) -> tuple[AddressReport, ...]:
 def report_service(snapshot: Snapshot, name: str) -> tuple[AddressReport, ...]:
     """Report the addresses of the floating IPs that Services `namespace/name` use, in all guest clusters."""
     found = {
-        (snapshot.cache.space_of(each), address)
-        for each in snapshot.cache.floating_ips.all()
+        (snapshot.inventory.space_of(each), address)
+        for each in snapshot.inventory.floating_ips.all()
         if each.status.services is not None and name in each.status.services.names
         for address in read_addresses(each.status.addresses)
     }
@@ -174,23 +174,23 @@ def report_address(snapshot: Snapshot, address: Address) -> tuple[AddressReport,
 def report_holdings(snapshot: Snapshot, namespaces: Collection[str]) -> tuple[AddressReport, ...]:
     """Report once every address that floating IPs of guest clusters have, had or ask for, and what else these use."""
     found: set[tuple[str, Address]] = set()
-    for read in snapshot.cache.pools.all():
-        reported = snapshot.cache.find_reported(read.name).items()
+    for read in snapshot.inventory.pools.all():
+        reported = snapshot.inventory.find_reported(read.name).items()
         found |= {(read.space, one) for one, users in reported if not users.isdisjoint(namespaces)}
-    for each in snapshot.cache.reservations.all():
+    for each in snapshot.inventory.reservations.all():
         address = read_address(each.spec.address)
         if address is not None and any(owner.namespace in namespaces for owner in owners_of(each)):
             found.add((each.spec.space, address))
-    for floating_ip in snapshot.cache.floating_ips.all():
+    for floating_ip in snapshot.inventory.floating_ips.all():
         if floating_ip.namespace in namespaces:
             texts = (*floating_ip.status.addresses, *floating_ip.spec.ipaddress.split(","))
-            found |= {(snapshot.cache.space_of(floating_ip), one) for one in read_addresses(texts)}
+            found |= {(snapshot.inventory.space_of(floating_ip), one) for one in read_addresses(texts)}
     return tuple(classify(snapshot, space, address) for space, address in sorted(found))
 
 
 def report_all(snapshot: Snapshot, range_name: str = "") -> Iterator[AddressReport]:
     """Report every address in use, by space and address; of one range or of all."""
-    for use in sorted(snapshot.cache.uses()):
+    for use in sorted(snapshot.inventory.uses()):
         report = classify(snapshot, use.space, use.address)
         if range_name in ("", report.range):
             yield report
@@ -205,8 +205,8 @@ def describe_services(found: AddressReport) -> str:
 def find_having(snapshot: Snapshot, space: str, address: Address) -> set[OwnerKey]:
     """Return the floating IPs that have an address, by a reservation or by their status."""
     named_by, reservation = (
-        snapshot.cache.named_by(space, address),
-        snapshot.cache.reservation(space, address),
+        snapshot.inventory.named_by(space, address),
+        snapshot.inventory.reservation(space, address),
     )
     found = {each.key for each in named_by if names_address(each, space, address)}
     return found | {reservation.spec.owner.key} if reservation is not None and reservation.is_held else found
@@ -214,9 +214,9 @@ def find_having(snapshot: Snapshot, space: str, address: Address) -> set[OwnerKe
 
 def find_nearest(snapshot: Snapshot, asked: str) -> str:
     """Return the name of an object or Service that is most like one that was not found; "" if none is like it."""
-    cache, floating_ips = snapshot.cache, snapshot.cache.floating_ips.all()
+    inventory, floating_ips = snapshot.inventory, snapshot.inventory.floating_ips.all()
     services = (each.status.services or ServicesStatus() for each in floating_ips)
-    names = [each.name for each in (*cache.ranges.all(), *floating_ips)]
+    names = [each.name for each in (*inventory.ranges.all(), *floating_ips)]
     names += snapshot.list_cluster_names()
     names += (name for each in services for name in each.names)
     return next(iter(get_close_matches(asked, dict.fromkeys(names), 1)), "")
@@ -231,20 +231,20 @@ def find_namespaces(snapshot: Snapshot, name: str) -> tuple[str, ...]:
     found = {each.cluster_name for each in snapshot.find_clusters(name)} - {""}
     found |= {
         each.namespace
-        for each in snapshot.cache.floating_ips.all()
+        for each in snapshot.inventory.floating_ips.all()
         if name in (each.namespace, each.name, f"{each.namespace}/{each.name}")
         or (each.status.guest is not None and each.status.guest.cluster == name)
     }
     found |= {
         entry.guest
-        for each in snapshot.cache.ranges.all()
+        for each in snapshot.inventory.ranges.all()
         for entry in each.status.reported
         if entry.guest == name
     }
     if not found:
         found = {
             owner.namespace
-            for each in snapshot.cache.reservations.all()
+            for each in snapshot.inventory.reservations.all()
             for owner in owners_of(each)
             if name in (owner.namespace, owner.cluster, owner.display_name, owner.name, str(owner)) and name
         }
@@ -295,7 +295,7 @@ def _find_reserved(
 ) -> _Found:
     spec, owner = found.spec, owners_of(found)[0]
     remarks = []
-    if snapshot.is_read(Kind.RANGES) and snapshot.cache.ranges.get("", spec.range) is None:
+    if snapshot.is_read(Kind.RANGES) and snapshot.inventory.ranges.get("", spec.range) is None:
         remarks.append(f'range "{spec.range}" does not exist')
     if spec.guest_gone_since is not None:
         gone = f"The guest cluster was found gone from Rancher at {moment(spec.guest_gone_since)}"
@@ -315,8 +315,12 @@ def _find_reserved(
 
 
 def _is_assigned(snapshot: Snapshot, space: str, range_name: str, address: Address) -> bool:
-    found = snapshot.cache.pools.get(range_name)
-    return found is not None and found.space == space and address in snapshot.cache.pools.assigned(range_name)
+    found = snapshot.inventory.pools.get(range_name)
+    return (
+        found is not None
+        and found.space == space
+        and address in snapshot.inventory.pools.assigned(range_name)
+    )
 
 
 def _find_named(snapshot: Snapshot, named_by: Sequence[FloatingIP]) -> _Found:
@@ -332,15 +336,15 @@ def _find_unowned(snapshot: Snapshot, space: str, address: Address) -> _Found:
     if not (snapshot.is_counted and snapshot.is_read(Kind.RANGES)):
         return AddressState.UNKNOWN, "", "its state is not known: not all objects could be read", []
     withheld: _Found = AddressState.UNKNOWN, "", "in no range", []
-    for found in snapshot.cache.pools.all():
+    for found in snapshot.inventory.pools.all():
         if found.space != space:
             continue
-        users = sorted(snapshot.cache.find_reported(found.name).get(address, ()))
+        users = sorted(snapshot.inventory.find_reported(found.name).get(address, ()))
         if users:
             guests = [_own(snapshot, each) for each in users]
             remark = "used in a guest cluster, and no FloatingIP has it"
             return AddressState.REPORTED, found.name, remark, guests
-        refusal = snapshot.cache.pools.refusal(found.name, address)
+        refusal = snapshot.inventory.pools.refusal(found.name, address)
         if refusal is None:
             return AddressState.FREE, found.name, "", []
         if address in found.pool.written and withheld[0] is AddressState.UNKNOWN:
@@ -382,19 +386,19 @@ class FreeReport:
 
 def report_free(snapshot: Snapshot, found: FloatingIPRange, family: Family | None, count: int) -> FreeReport:
     """Report the next `count` free addresses of a range; without a family, of IPv4 if the range has any."""
-    cache, name = snapshot.cache, found.name
-    read, counted = cache.pools.get(name), cache.count().get(name, RangeUsage())
+    inventory, name = snapshot.inventory, found.name
+    read, counted = inventory.pools.get(name), inventory.count().get(name, RangeUsage())
     chosen = family or min(read.pool.families if read is not None else (), default=Family.IPV4)
-    problem, addresses = str(cache.problems.get(name, "")), list[str]()
+    problem, addresses = str(inventory.problems.get(name, "")), list[str]()
     usages = {Family.IPV4: counted.ipv4, Family.IPV6: counted.ipv6}
     if found.spec.draining or found.is_deleting:
         usages = {family: each._replace(free=0) for family, each in usages.items()}
     if not snapshot.is_counted:
         usages, problem = {}, problem or "the free addresses are not known: not all objects could be read"
     elif read is not None:
-        following = cache.next_free(name, chosen)
+        following = inventory.next_free(name, chosen)
         problem = str(following) if isinstance(following, IpamError) else ""
-        free = cache.free_addresses(name, chosen) if not problem else ()
+        free = inventory.free_addresses(name, chosen) if not problem else ()
         addresses = [format_address(each) for each in islice(free, count)]
     usage = usages.pop(chosen, None)
     return FreeReport(
@@ -405,7 +409,7 @@ def report_free(snapshot: Snapshot, found: FloatingIPRange, family: Family | Non
         free=usage.free if usage is not None else None,
         used=usage.used if usage is not None else None,
         quarantined=usage.quarantined if usage is not None else None,
-        withheld=_count_withheld(read, cache.pools.assigned(name), chosen) if read is not None else {},
+        withheld=_count_withheld(read, inventory.pools.assigned(name), chosen) if read is not None else {},
         other={family.label: each for family, each in usages.items() if any(each)},
         problem=problem,
         unread=snapshot.unread,

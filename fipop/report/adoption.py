@@ -118,10 +118,11 @@ class AdoptionReport:
 def report_adoption(
     before: Snapshot, after: Inventory, asked: Sequence[GuestReport], *, asked_guests: bool
 ) -> AdoptionReport:
-    """Compare what is with the cache of the dry run."""
-    snapshot = replace(before, cache=after)
+    """Compare what is with the inventory of the dry run."""
+    snapshot = replace(before, inventory=after)
     results = tuple(
-        _report(snapshot, before.cache.floating_ips.get(*each.key), each) for each in after.floating_ips.all()
+        _report(snapshot, before.inventory.floating_ips.get(*each.key), each)
+        for each in after.floating_ips.all()
     )
     ranges = report_ranges(snapshot)
     counts = Counter(each.fate for each in results)
@@ -167,7 +168,7 @@ def _judge(
 ) -> AdoptionResult:
     """Judge what becomes of a floating IP that exists; `reason` is that of its condition Allocated."""
     if named and named <= held:
-        found = snapshot.cache.pools.get(after.status.range or "")
+        found = snapshot.inventory.pools.get(after.status.range or "")
         is_inside = found is not None and all(each in found.pool for each in held)
         return AdoptionResult.ADOPTED if is_inside else AdoptionResult.OUT_OF_RANGE
     if named:
@@ -184,7 +185,7 @@ def _find_refusal(found: FloatingIP) -> str:
 def _report_guest(snapshot: Snapshot, asked: GuestReport) -> GuestAdoption:
     own = {
         address
-        for each in snapshot.cache.floating_ips_of(asked.guest)
+        for each in snapshot.inventory.floating_ips_of(asked.guest)
         if not _find_refusal(each)
         for address in read_addresses(each.status.addresses)
     }

@@ -59,7 +59,7 @@ async def probe_addresses(snapshot: Snapshot, reports: Iterable[GuestReport]) ->
 
 
 def _find_targets(snapshot: Snapshot, report: GuestReport) -> Iterator[_Target]:
-    for floating_ip in snapshot.cache.floating_ips_of(report.guest):
+    for floating_ip in snapshot.inventory.floating_ips_of(report.guest):
         for address in sorted(read_addresses(floating_ip.status.addresses)):
             using = [each for each in report.services if format_address(address) in each.addresses]
             if using:

@@ -168,7 +168,7 @@ def judge(
     for each in reported:
         yield from _judge_guest(snapshot, each)
     lacking = {each.id for each in reported if not each.floating_ips}
-    for one in snapshot.cache.clusters.all():
+    for one in snapshot.inventory.clusters.all():
         if one.cluster_name not in lacking and (found := judge_links(snapshot, one)) is not None:
             yield found
 
@@ -290,7 +290,7 @@ def _judge_rollout(snapshot: Snapshot) -> Iterator[Finding]:
     if snapshot.installation.rollout_paused:
         message = f"{what} is paused: kubevipRolloutPaused of ConfigMap {names.SETTINGS_CONFIG_MAP} is true"
         yield point(_OPERATOR, Severity.INFO, "RolloutPaused", message, "fipop rollout resume")
-    for each in snapshot.cache.floating_ips.all():
+    for each in snapshot.inventory.floating_ips.all():
         for one in each.status.conditions:
             is_blocked = one.is_true and one.reason.startswith(("Chart", "ReleaseFailed"))
             if is_blocked and one.type in (ConditionType.KUBE_VIP_READY, ConditionType.CLOUD_PROVIDER_READY):
@@ -341,7 +341,7 @@ def _judge_range(subject: Subject, each: RangeReport, now: datetime) -> Iterator
 
 
 def _judge_addresses(snapshot: Snapshot) -> Iterator[Finding]:
-    for use in sorted(each for each in snapshot.cache.uses() if each.is_held):
+    for use in sorted(each for each in snapshot.inventory.uses() if each.is_held):
         having = sorted(find_having(snapshot, use.space, use.address))
         if len(having) > 1:
             text, owners = format_address(use.address), " and ".join("/".join(each) for each in having)
@@ -352,11 +352,11 @@ def _judge_addresses(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _judge_keys(snapshot: Snapshot) -> Iterator[Finding]:
-    cache = snapshot.cache
+    inventory = snapshot.inventory
     for section, resource, found in (
-        (Section.RANCHER, PROVISIONING_CLUSTERS, cache.clusters.all()),
-        (Section.RANGES, FLOATING_IP_RANGES, cache.ranges.all()),
-        (Section.ADDRESSES, FLOATING_IPS, cache.floating_ips.all()),
+        (Section.RANCHER, PROVISIONING_CLUSTERS, inventory.clusters.all()),
+        (Section.RANGES, FLOATING_IP_RANGES, inventory.ranges.all()),
+        (Section.ADDRESSES, FLOATING_IPS, inventory.floating_ips.all()),
     ):
         for each in found:
             name = "/".join(each.key).strip("/")
@@ -371,8 +371,8 @@ def _judge_keys(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _judge_misplaced_labels(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield our labels of management Clusters, to which Rancher's pages write those of imported clusters."""
-    for cluster in snapshot.cache.clusters.all():
-        management = snapshot.cache.management.get("", cluster.cluster_name)
+    for cluster in snapshot.inventory.clusters.all():
+        management = snapshot.inventory.management.get("", cluster.cluster_name)
         for label, value in management.labels.items() if management is not None else ():
             if cluster.labels.get(label) == value:
                 continue
@@ -388,10 +388,10 @@ def _judge_misplaced_labels(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _judge_allowed_names(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the display names where the names of provisioning Clusters count."""
-    own = {each.name for each in snapshot.cache.clusters.all()}
+    own = {each.name for each in snapshot.inventory.clusters.all()}
     edit = f"kubectl -n {snapshot.installation.namespace} edit configmap {names.SETTINGS_CONFIG_MAP}"
     listed = [(_OPERATOR, *each, edit) for each in list_names(snapshot.installation.settings)]
-    for one in snapshot.cache.ranges.all():
+    for one in snapshot.inventory.ranges.all():
         subject = Subject(section=Section.RANGES, kind="FloatingIPRange", name=one.name)
         edit = f"kubectl edit floatingiprange {one.name}"
         listed += [(subject, "allowedClusters", name, edit) for name in one.spec.allowed_clusters]

@@ -92,7 +92,7 @@ def report_floating_ips(snapshot: Snapshot) -> tuple[FloatingIPReport, ...]:
             shown=snapshot.show_guest(each.namespace, each.cluster or ""),
             ready=find_condition(each.status.conditions, ConditionType.READY) or NO_STATUS,
         )
-        for each in snapshot.cache.floating_ips.all()
+        for each in snapshot.inventory.floating_ips.all()
     )
 
 
@@ -101,13 +101,13 @@ def report_guests(snapshot: Snapshot, floating_ips: tuple[FloatingIPReport, ...]
     by_namespace: dict[str, list[FloatingIPReport]] = defaultdict(list)
     for each in floating_ips:
         by_namespace[each.floating_ip.namespace].append(each)
-    opted_in = {each.cluster_name for each in snapshot.cache.clusters.all() if each.opted_in} - {""}
+    opted_in = {each.cluster_name for each in snapshot.inventory.clusters.all() if each.opted_in} - {""}
     guests = sorted(opted_in | by_namespace.keys(), key=lambda each: (snapshot.cluster_of(each), each))
     return tuple(
         GuestSummary(
             id=guest,
             shown=snapshot.show_guest(guest, guest),
-            clusters=tuple(snapshot.cache.guest_clusters(guest)),
+            clusters=tuple(snapshot.inventory.guest_clusters(guest)),
             floating_ips=tuple(by_namespace.get(guest, ())),
         )
         for guest in guests

@@ -89,8 +89,8 @@ async def _read_guest(
     client: KubeClient, snapshot: Snapshot, guest_id: str, servers: GuestServers
 ) -> GuestReport:
     step = "kubeconfig"
-    reported = [each for status in snapshot.cache.guest_statuses(guest_id) for each in status.releases]
-    cluster = next(iter(snapshot.cache.guest_clusters(guest_id)), None)
+    reported = [each for status in snapshot.inventory.guest_statuses(guest_id) for each in status.releases]
+    cluster = next(iter(snapshot.inventory.guest_clusters(guest_id)), None)
     if cluster is None:
         problem = "Rancher has no cluster with this id that you can read"
         return GuestReport(guest=guest_id, step=step, problem=problem)

@@ -90,7 +90,7 @@ def draw_map(snapshot: Snapshot, range_name: str, cidr: str = "") -> RangeMap | 
 
     Raises ValueError if `cidr` is no block of a map.
     """
-    found = snapshot.cache.pools.get(range_name)
+    found = snapshot.inventory.pools.get(range_name)
     if found is None:
         return None
     board, span = _Board(snapshot, found), _parse_cidr(cidr) if cidr else None
@@ -106,7 +106,7 @@ class _Board:
     def __init__(self, snapshot: Snapshot, found: Range) -> None:
         self._snapshot = snapshot
         self._range = found
-        self._assigned = snapshot.cache.pools.assigned(found.name)
+        self._assigned = snapshot.inventory.pools.assigned(found.name)
 
     def size_for(self, span: Interval | None) -> int:
         """Choose the smallest blocks of which there are not too many."""
@@ -143,7 +143,7 @@ class _Board:
     def _count(self, size: int) -> tuple[Counter[int], Counter[int]]:
         """Count by block what is held and what is in quarantine."""
         counts: tuple[Counter[int], Counter[int]] = Counter(), Counter()
-        for use in self._snapshot.cache.uses():
+        for use in self._snapshot.inventory.uses():
             is_here = (use.space, use.range) == (self._range.space, self._range.name)
             if is_here and use.address.family is Family.IPV4 and use.address in self._assigned:
                 counts[not use.is_held][use.address.value // size] += 1

@@ -103,11 +103,11 @@ class RangeReport:
 
 def report_ranges(snapshot: Snapshot) -> tuple[RangeReport, ...]:
     """Report all ranges, by name."""
-    return tuple(_report(snapshot, each) for each in snapshot.cache.ranges.all())
+    return tuple(_report(snapshot, each) for each in snapshot.inventory.ranges.all())
 
 
 def _report(snapshot: Snapshot, found: FloatingIPRange) -> RangeReport:
-    status, pools, lacks = found.status, snapshot.cache.pools, list[str]()
+    status, pools, lacks = found.status, snapshot.inventory.pools, list[str]()
     if not status.conditions or status.observed_generation != found.metadata.generation:
         status = RangeStatus(conditions=(NOT_COUNTED,))
     read, capacity = pools.get(found.name), status.capacity
@@ -118,5 +118,5 @@ def _report(snapshot: Snapshot, found: FloatingIPRange) -> RangeReport:
     return RangeReport(
         range=replace(found, status=status),
         lack=next(filter(None, lacks), ""),
-        notes=find_ineffective(snapshot.cache, found, is_used=is_used) if capacity is not None else (),
+        notes=find_ineffective(snapshot.inventory, found, is_used=is_used) if capacity is not None else (),
     )

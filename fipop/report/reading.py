@@ -55,26 +55,26 @@ async def read_snapshot(client: KubeClient, *, namespace: str, about_operator: b
 
     Raises ApiError if the API server does not answer or refuses the credential, and NotManagementClusterError.
     """
-    reader, cache = SnapshotReader(client), Inventory(reads_guests=False)
+    reader, inventory = SnapshotReader(client), Inventory(reads_guests=False)
     # A floating IP without a status is in the space of its range.
-    await reader.fill(cache, Kind.RANGES, FLOATING_IP_RANGES)
+    await reader.fill(inventory, Kind.RANGES, FLOATING_IP_RANGES)
     lists = [
-        reader.fill(cache, Kind.RESERVATIONS, FLOATING_IP_RESERVATIONS),
-        reader.fill(cache, Kind.FLOATING_IPS, FLOATING_IPS),
-        reader.fill(cache, Kind.CLUSTERS, PROVISIONING_CLUSTERS),
-        reader.fill(cache, Kind.MANAGEMENT, MANAGEMENT_CLUSTERS),
+        reader.fill(inventory, Kind.RESERVATIONS, FLOATING_IP_RESERVATIONS),
+        reader.fill(inventory, Kind.FLOATING_IPS, FLOATING_IPS),
+        reader.fill(inventory, Kind.CLUSTERS, PROVISIONING_CLUSTERS),
+        reader.fill(inventory, Kind.MANAGEMENT, MANAGEMENT_CLUSTERS),
     ]
     await asyncio.gather(*lists)
     if reader.unknown >= {Kind.RANGES, Kind.CLUSTERS}:
         raise NotManagementClusterError("has neither Rancher nor fipop: is it the management cluster?")
     # What guest clusters use is known from the statuses of the ranges alone: it counts nowhere else.
-    cache.recall_reports(lambda _guest_id: True)
+    inventory.recall_reports(lambda _guest_id: True)
     installation = (
         await reader.read_installation(namespace) if about_operator else Installation(namespace=namespace)
     )
     return Snapshot(
         now=client.server_now(),
-        cache=cache,
+        inventory=inventory,
         installation=installation,
         unread=tuple(sorted(reader.unread, key=lambda each: each.what)),
     )
@@ -93,11 +93,11 @@ class SnapshotReader:
         self.unknown: set[str] = set()
         """What the API server does not know."""
 
-    async def fill(self, cache: Inventory, what: str, resource: Resource) -> None:
-        """Put all objects of a kind into the cache as their pages arrive; none is kept as it was served."""
+    async def fill(self, inventory: Inventory, what: str, resource: Resource) -> None:
+        """Put all objects of a kind into the inventory as their pages arrive; none is kept as it was served."""
         read = self._client.list(
             resource,
-            project=lambda found: cache.observe(resource, found),
+            project=lambda found: inventory.observe(resource, found),
             timeout_seconds=LIST_SECONDS,
         )
         await self.attempt(what, resource, "list", read)

@@ -31,7 +31,9 @@ async def probe_secret_rights(client: KubeClient, snapshot: Snapshot) -> list[Fi
         return []
     account = f"system:serviceaccount:{snapshot.installation.namespace}:{workload.service_account}"
     found = []
-    guests = {each.namespace for each in snapshot.cache.clusters.all() if each.cluster_name != _OWN_CLUSTER}
+    guests = {
+        each.namespace for each in snapshot.inventory.clusters.all() if each.cluster_name != _OWN_CLUSTER
+    }
     for namespace in sorted(guests | {CREDENTIAL_NAMESPACE}):
         wanted = {"namespace": namespace, "verb": "get", "resource": "secrets"}
         review = {"metadata": {}, "spec": {"user": account, "resourceAttributes": wanted}}

@@ -1,4 +1,4 @@
-"""What was read of a management cluster for a report: the operator's cache, and the operator itself as values.
+"""What was read of a management cluster for a report: the operator's inventory, and the operator itself as values.
 
 What could not be read is named in `unread`, and is unknown to every report, never empty.
 """
@@ -148,7 +148,7 @@ class Snapshot:
     """A management cluster as it was read once; `now` is its API server's time."""
 
     now: datetime
-    cache: Inventory
+    inventory: Inventory
     installation: Installation = field(
         default_factory=lambda: Installation(namespace=names.OPERATOR_NAMESPACE)
     )
@@ -158,13 +158,13 @@ class Snapshot:
     _requests: dict[tuple[str, Address], list[FloatingIP]] = field(init=False)
 
     def __post_init__(self) -> None:
-        floating_ips = self.cache.floating_ips.all()
+        floating_ips = self.inventory.floating_ips.all()
         statuses = ((each.namespace, each.status.guest) for each in floating_ips)
         self._cluster_names = {guest: each.cluster for guest, each in statuses if each and each.cluster}
-        self._cluster_names |= {each.cluster_name: each.name for each in self.cache.clusters.all()}
+        self._cluster_names |= {each.cluster_name: each.name for each in self.inventory.clusters.all()}
         called = {
-            each.cluster_name: (each.name, self.cache.display_name(each))
-            for each in self.cache.clusters.all()
+            each.cluster_name: (each.name, self.inventory.display_name(each))
+            for each in self.inventory.clusters.all()
         }
         self._display_names = {
             guest: shown for guest, (name, shown) in called.items() if shown not in ("", name)
@@ -172,7 +172,7 @@ class Snapshot:
         requests = defaultdict(list)
         for each in floating_ips:
             for address in read_addresses(each.spec.ipaddress.split(",")):
-                requests[self.cache.space_of(each), address].append(each)
+                requests[self.inventory.space_of(each), address].append(each)
         self._requests = dict(requests)
 
     def is_read(self, *kinds: Kind) -> bool:
@@ -186,9 +186,9 @@ class Snapshot:
 
     def spaces(self) -> list[str]:
         """Return the names of all address spaces, in their order."""
-        found = {each.spec.address_space for each in self.cache.ranges.all()}
-        found |= {each.spec.space for each in self.cache.reservations.all()}
-        found |= {self.cache.space_of(each) for each in self.cache.floating_ips.all()}
+        found = {each.spec.address_space for each in self.inventory.ranges.all()}
+        found |= {each.spec.space for each in self.inventory.reservations.all()}
+        found |= {self.inventory.space_of(each) for each in self.inventory.floating_ips.all()}
         return sorted(found) or [names.DEFAULT_ADDRESS_SPACE]
 
     def requests_for(self, space: str, address: Address) -> list[FloatingIP]:
@@ -222,25 +222,25 @@ class Snapshot:
 
         Workspace and name are those of one alone, even if another one is called so.
         """
-        exact = [each for each in self.cache.clusters.all() if name == "/".join(each.key)]
+        exact = [each for each in self.inventory.clusters.all() if name == "/".join(each.key)]
         return exact or [
             each
-            for each in self.cache.clusters.all()
+            for each in self.inventory.clusters.all()
             if name and (each.is_meant_by(name) or name == self.display_name_of(each.cluster_name))
         ]
 
     def list_guest_clusters(self) -> list[ProvisioningCluster]:
         """Return the Clusters that are neither Rancher's own nor Harvester clusters."""
-        management = self.cache.management
+        management = self.inventory.management
         return [
             each
-            for each in self.cache.clusters.all()
+            for each in self.inventory.clusters.all()
             if is_guest(each, management.get("", each.cluster_name))
         ]
 
     def list_cluster_names(self) -> list[str]:
         """Return the names of all Clusters, and what people call them."""
-        return [*(each.name for each in self.cache.clusters.all()), *self._display_names.values()]
+        return [*(each.name for each in self.inventory.clusters.all()), *self._display_names.values()]
 
     def describe_ambiguity(self, name: str) -> str:
         """Return that a name fits several guest clusters, as a sentence; "" if it does not."""

@@ -145,7 +145,7 @@ def find_waits(snapshot: Snapshot, asked: str) -> tuple[Finding, ...]:
         if guest.id in namespaces and not guest.floating_ips and snapshot.is_read(Kind.FLOATING_IPS):
             found.append(judge_lack(snapshot, guest))
     others = set(namespaces) - {each.id for each in guests}
-    for cluster in snapshot.cache.clusters.all():
+    for cluster in snapshot.inventory.clusters.all():
         problem = judge_links(snapshot, cluster) if cluster.cluster_name in others else None
         found += [problem] if problem is not None else []
     return tuple(found)

@@ -101,21 +101,21 @@ def held_by(spec_addresses: list[str], *, range_name: str = "pool", space: str =
     }
 
 
-def cache_of(
+def inventory_of(
     *,
     ranges: list[Json] | None = None,
     floating_ips: list[Json] | None = None,
     reservations: list[Json] | None = None,
     reads_guests: bool = True,
 ) -> Inventory:
-    cache = Inventory(reads_guests=reads_guests)
+    inventory = Inventory(reads_guests=reads_guests)
     for each in ranges or []:
-        cache.observe(FLOATING_IP_RANGES, each)
+        inventory.observe(FLOATING_IP_RANGES, each)
     for each in floating_ips or []:
-        cache.observe(FLOATING_IPS, each)
+        inventory.observe(FLOATING_IPS, each)
     for each in reservations or []:
-        cache.observe(FLOATING_IP_RESERVATIONS, each)
-    return cache
+        inventory.observe(FLOATING_IP_RESERVATIONS, each)
+    return inventory
 
 
 def count_ranges(
@@ -125,20 +125,20 @@ def count_ranges(
     management: Sequence[Json] = (),
 ) -> list[Json]:
     """Return ranges with the statuses that the operator writes; one that has conditions stays as it is."""
-    cache = cache_of(
+    inventory = inventory_of(
         ranges=[*ranges], floating_ips=[*floating_ips], reservations=[*reservations], reads_guests=False
     )
     for each in management:
-        cache.observe(MANAGEMENT_CLUSTERS, each)
-    cache.recall_reports(lambda _guest_id: True)
-    usages = cache.count()
+        inventory.observe(MANAGEMENT_CLUSTERS, each)
+    inventory.recall_reports(lambda _guest_id: True)
+    usages = inventory.count()
 
     def count(item: Json) -> Json:
-        found = cache.ranges.get("", item["metadata"]["name"])
+        found = inventory.ranges.get("", item["metadata"]["name"])
         assert found is not None
         if found.status.conditions:
             return item
-        return {**item, "status": write(build_status(cache, found, usages.get(found.name), NOW))}
+        return {**item, "status": write(build_status(inventory, found, usages.get(found.name), NOW))}
 
     return list(map(count, ranges))
 

@@ -33,9 +33,9 @@ pytestmark = pytest.mark.xdist_group("management")
 
 def list_paths(found: Snapshot) -> list[str]:
     """Return all pages that a fleet has."""
-    ranges = [each.name for each in found.cache.ranges.all()]
-    guests = {each.namespace for each in found.cache.floating_ips.all()}
-    guests |= {each.cluster_name for each in found.cache.clusters.all()}
+    ranges = [each.name for each in found.inventory.ranges.all()]
+    guests = {each.namespace for each in found.inventory.floating_ips.all()}
+    guests |= {each.cluster_name for each in found.inventory.clusters.all()}
     return [
         *("", "?all=1", "floating-ips", "guests", "rollout", "search?q=demo", "search?q=nobody", "nothing"),
         *(f"range?name={each}" for each in ranges),

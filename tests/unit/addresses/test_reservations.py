@@ -36,15 +36,15 @@ def asks(owner: Owner, *, by_name: bool = False, range_name: str = "pool") -> Cl
 
 def takes(known: FloatingIPReservation, claim: Claim, *, is_gone: bool = False, uses: bool = False) -> bool:
     """`is_gone`: the former guest cluster left Rancher; `uses`: that of the claimant uses the address."""
-    cache = Inventory()
-    cache.observe(PROVISIONING_CLUSTERS, build_cluster("new", "c-m-new"))
+    inventory = Inventory()
+    inventory.observe(PROVISIONING_CLUSTERS, build_cluster("new", "c-m-new"))
     if not is_gone:
-        cache.observe(PROVISIONING_CLUSTERS, build_cluster("demo", "c-m-old"))
+        inventory.observe(PROVISIONING_CLUSTERS, build_cluster("demo", "c-m-old"))
     if uses:
         user = AddressUser(kind="Service", namespace="shop", name="web")
         found = InUseAddresses(build_parts(user, [parse_address(ADDRESS)]))
-        cache.reports.take(claim.owner.namespace, Source.OBJECTS, NOW, found)
-    return can_take(cache, known, claim)
+        inventory.reports.take(claim.owner.namespace, Source.OBJECTS, NOW, found)
+    return can_take(inventory, known, claim)
 
 
 @pytest.mark.parametrize(

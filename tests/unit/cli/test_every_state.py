@@ -36,7 +36,7 @@ def run(monkeypatch: pytest.MonkeyPatch, run_over: Callable[..., Any]) -> Callab
 @pytest.mark.parametrize("name", FLEETS)
 def test_every_command_shows_every_fleet(run: Callable[..., Any], name: str, output: str) -> None:
     found = FLEETS[name]
-    ranges = [each.name for each in found.cache.ranges.all()]
+    ranges = [each.name for each in found.inventory.ranges.all()]
     for command in (
         *(("status",), ("status", "--all"), ("check",)),
         *(("who", each) for each in (*ASKED, *ranges)),
@@ -134,6 +134,8 @@ def test_a_guest_cluster_that_only_waits_is_not_said_to_use_no_address(run: Call
     result = run(without, "who", "demo")
     assert (result.exit_code, "because of NoFloatingIP: Guest cluster demo" in result.stdout) == (1, True)
     new = fleet(addresses=())
-    made_now = snapshot(now=new.cache.floating_ips.all()[0].created, floating_ips=[build_floating_ip("web")])
+    made_now = snapshot(
+        now=new.inventory.floating_ips.all()[0].created, floating_ips=[build_floating_ip("web")]
+    )
     result = run(made_now, "who", "c-m-1")
     assert (result.exit_code, "because of NoStatus" in result.stdout) == (0, True)

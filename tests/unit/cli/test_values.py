@@ -170,7 +170,7 @@ def test_a_cluster_that_is_none_of_the_guest_clusters_neither_changes_nor_joins(
         clusters=clusters, harvesters=("rack", "barn"), installation=healthy_installation(settings=settings)
     )
     for each in map(build_harvester, ("rack", "barn")):
-        found.cache.observe(MANAGEMENT_CLUSTERS, each)
+        found.inventory.observe(MANAGEMENT_CLUSTERS, each)
     new = {"kubevipGuestInstall": "enabled", "kubevipChartValues": CHANGED}
     shown = run("--diff", write(tmp_path, {"data": new}), found=found).stdout
     assert "fleet-default/first" in shown

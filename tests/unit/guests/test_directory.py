@@ -68,24 +68,26 @@ class Forgetful(dict[Any, Any]):
         pass
 
 
-def _observe(cache: Inventory, resource: Resource, name: str, namespace: str = "", **parts: Any) -> None:
+def _observe(inventory: Inventory, resource: Resource, name: str, namespace: str = "", **parts: Any) -> None:
     version = str(next(_versions))
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version}
-    cache.observe(resource, {"metadata": metadata, **parts})
+    inventory.observe(resource, {"metadata": metadata, **parts})
 
 
-def _connect(cache: Inventory, *, connected: bool) -> None:
+def _connect(inventory: Inventory, *, connected: bool) -> None:
     conditions = [{"type": "Connected", "status": str(connected)}]
     status = {"conditions": conditions, "provider": "rke2"}
-    _observe(cache, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
+    _observe(inventory, MANAGEMENT_CLUSTERS, GUEST, spec={"displayName": "demo"}, status=status)
 
 
 def _directory(spec: Mapping[str, Any], client: object | None = None) -> GuestDirectory:
     directory = empty_directory(client)
-    cache = directory.inventory
-    _connect(cache, connected=True)
-    _observe(cache, NAMESPACES, GUEST)
-    _observe(cache, PROVISIONING_CLUSTERS, "demo", "fleet-default", spec=spec, status={"clusterName": GUEST})
+    inventory = directory.inventory
+    _connect(inventory, connected=True)
+    _observe(inventory, NAMESPACES, GUEST)
+    _observe(
+        inventory, PROVISIONING_CLUSTERS, "demo", "fleet-default", spec=spec, status={"clusterName": GUEST}
+    )
     return directory
 
 

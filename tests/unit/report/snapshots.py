@@ -13,7 +13,7 @@ from fipop.report.snapshot import (
     Snapshot,
     Unread,
 )
-from tests.harness.objects import NOW, Json, cache_of, count_ranges
+from tests.harness.objects import NOW, Json, count_ranges, inventory_of
 
 
 def build_cluster(
@@ -68,13 +68,17 @@ def snapshot(  # noqa: PLR0913 - what is read of an installation
     counted = count_ranges(
         ranges or (), floating_ips or (), reservations or (), list(map(build_harvester, harvesters))
     )
-    cache = cache_of(ranges=counted, floating_ips=floating_ips, reservations=reservations, reads_guests=False)
+    inventory = inventory_of(
+        ranges=counted, floating_ips=floating_ips, reservations=reservations, reads_guests=False
+    )
     for each in clusters or ():
-        cache.observe(PROVISIONING_CLUSTERS, each)
+        inventory.observe(PROVISIONING_CLUSTERS, each)
     for each in management:
-        cache.observe(MANAGEMENT_CLUSTERS, each)
-    cache.recall_reports(lambda _guest_id: True)
-    return Snapshot(now=now, cache=cache, installation=installation or healthy_installation(), unread=unread)
+        inventory.observe(MANAGEMENT_CLUSTERS, each)
+    inventory.recall_reports(lambda _guest_id: True)
+    return Snapshot(
+        now=now, inventory=inventory, installation=installation or healthy_installation(), unread=unread
+    )
 
 
 def build_management(name: str, display_name: str, **labels: str) -> Json:

@@ -33,7 +33,7 @@ def report(
     clusters = [build_cluster("demo", "c-m-1")]
     found = snapshot(floating_ips=before, clusters=clusters)
     then = snapshot(ranges=[POOL], floating_ips=after, clusters=clusters, **objects)
-    return report_adoption(found, then.cache, words, asked_guests=bool(words))
+    return report_adoption(found, then.inventory, words, asked_guests=bool(words))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_ranges_that_overlap_or_are_broken_want_a_look() -> None:
     younger = build_range("young", "10.0.0.9-10.0.0.20", created="2026-02-01T00:00:00Z")
     broken = build_range("broken", "nonsense")
     found = snapshot(ranges=[POOL, younger, broken], reservations=[build_reservation(A)])
-    seen = report_adoption(snapshot(), found.cache, (), asked_guests=False)
+    seen = report_adoption(snapshot(), found.inventory, (), asked_guests=False)
     assert [each.range for each in seen.overlaps] == ["young"]
     assert [each.range for each in seen.broken_ranges] == ["broken"]
     assert seen.needs_attention

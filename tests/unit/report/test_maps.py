@@ -54,7 +54,7 @@ def test_blocks_count_what_the_range_counts(parts: list[tuple[int, int]]) -> Non
     base = 10 << 24
     text = ",".join(f"{_text(base + first)}-{_text(base + first + size)}" for first, size in parts)
     found = snapshot(ranges=[build_range("pool", text)])
-    capacity = found.cache.count()["pool"]
+    capacity = found.inventory.count()["pool"]
     drawn = draw_map(found, "pool")
     assert sum(each.usage.total for each in drawn.blocks) == capacity.whole.total
     shown = sum(each.state is CellState.FREE for one in drawn.blocks for each in one.cells)

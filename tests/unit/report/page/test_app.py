@@ -258,8 +258,8 @@ async def read_pages(found: Snapshot, *paths: str) -> dict[str, tuple[int, str]]
 @pytest.mark.parametrize("name", FLEETS)
 async def test_every_page_shows_every_fleet(name: str) -> None:
     found = FLEETS[name]
-    ranges = [f"/range?name={each.name}" for each in found.cache.ranges.all()]
-    guests = list(dict.fromkeys(each.namespace for each in found.cache.floating_ips.all()))
+    ranges = [f"/range?name={each.name}" for each in found.inventory.ranges.all()]
+    guests = list(dict.fromkeys(each.namespace for each in found.inventory.floating_ips.all()))
     pages = await read_pages(
         found,
         *("/", "/?all=1", "/floating-ips", "/guests", "/guests?reachable=no", "/search", "/rollout"),
@@ -296,7 +296,7 @@ async def check_overview(cases: Sequence[Case]) -> None:
 
 async def test_the_map_has_a_cell_of_each_state() -> None:
     pages = await read_pages(
-        ADDRESSES, *(f"/range?name={each.name}" for each in ADDRESSES.cache.ranges.all())
+        ADDRESSES, *(f"/range?name={each.name}" for each in ADDRESSES.inventory.ranges.all())
     )
     cells = {each for _, text in pages.values() for each in re.findall(r'class="cell ([a-z-]+)" href', text)}
     outside = {
