@@ -114,7 +114,10 @@ async def run_process(
         process = await asyncio.shield(starting)
     except asyncio.CancelledError as error:
         # asyncio ends a start by a kill of the program alone, and then waits for all that the program started.
-        process, cancelled = await starting, error
+        try:
+            process, cancelled = await starting, error
+        except OSError:
+            raise error from None  # a task that went on would be awaited forever
     with suppress(ProcessLookupError):
         resource.prlimit(process.pid, resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))

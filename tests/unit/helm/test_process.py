@@ -112,6 +112,20 @@ async def test_a_task_that_is_cancelled_while_the_program_starts_returns_when_it
         await is_gone(int(path.read_text() or "0"))
 
 
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_task_that_is_cancelled_ends_as_cancelled_though_the_program_is_not_there(
+    tmp_path: Path, steps: int
+) -> None:
+    """Whoever awaits its end would wait forever if it took up its next work."""
+    work = run_process(["/no-such"], env={}, folder=tmp_path, stdin=None, seconds_left=until(1))
+    task = asyncio.create_task(work)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    if task.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
 async def test_a_program_that_writes_much_does_not_hang(tmp_path: Path) -> None:
     ended = await run("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2", tmp_path)
     assert (len(ended.stdout), len(ended.stderr), ended.is_cut) == (STDOUT_BYTES, STDERR_BYTES, True)
