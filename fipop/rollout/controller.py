@@ -259,14 +259,15 @@ class RolloutController:
             self._tell("RolloutStarted", f"The rollout of {what} began.")
         if rollout.is_stopped:
             guest_id, why = find_cause(self.parts)
-            cause = f"{fleet[guest_id].shown} failed: {why} " if guest_id in fleet else ""
+            # Last, because it can be long, and an event is cut.
+            cause = f" {fleet[guest_id].shown} failed: {why}" if guest_id in fleet else ""
             advice = (
                 f"{advise_after_stop(rollout)}. Without the command line, set annotation "
                 f"{names.ANNOTATION_ROLLOUT}: {rollout.retry_annotation}."
             )
             self._tell(
                 "RolloutStopped",
-                f"The rollout of {what} stopped: {rollout.reason}. {cause}{advice}",
+                f"The rollout of {what} stopped: {rollout.reason}. {advice}{cause}",
                 is_warning=True,
             )
         if rollout.phase is Phase.COMPLETED:

@@ -420,6 +420,25 @@ async def test_a_bad_change_stops_and_goes_back_whoever_leads(*, is_restarted: b
     assert number_of_runs(fleet) == runs
 
 
+async def test_a_long_display_name_does_not_cut_the_remedy_from_the_event_of_a_stop() -> None:
+    """Whoever owns a guest cluster chooses it, and an event has 1,024 bytes. Two fail before the leader sees it."""
+    fleet = await settled()
+    for each in IDS:
+        fleet.add_guest(each, called="店" * 63)
+        fleet.opt_in(each)
+    fleet.helm.unready.add("v2")
+    fleet.set_options(kubevipChartValues=values("v2"))
+    await until_another(fleet)
+    await fleet.pass_time(60)
+    await fleet.stop()
+    await fleet.pass_time(180)
+    await fleet.start(leader_election=False)
+    await until(fleet, "Stopped")
+    [said] = [message for _, reason, message in fleet.events() if reason == "RolloutStopped"]
+    assert "店" in said
+    assert f"{names.ANNOTATION_ROLLOUT}: retry/{target(fleet)}." in said
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_a_way_back_that_takes_longer_than_the_deadline_fails_nobody(*, is_restarted: bool) -> None:
     """The deadline begins with helm in each guest cluster, also where one of both releases needs no change."""
