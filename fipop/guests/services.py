@@ -150,7 +150,8 @@ def judge_demand(given: DemandInput, plan: DemandPlan, range_name: str) -> Condi
     """Return whether all Services that wait have a floating IP, or get one."""
     if plan.unserved:
         # Also those that wait for a floating IP which has no address.
-        services = sorted({str(each) for each in (*plan.waiting, *(one.service for one in plan.unserved))})
+        unserved = [each.service for each in plan.unserved]
+        services = list(dict.fromkeys(str(each) for each in (*plan.waiting, *unserved)))
         message = (
             f'Range "{range_name}" allows guest cluster "{given.cluster}" no more FloatingIPs ({plan.limit}); '
             f"{len(given.former)} of its addresses are in quarantine. Services wait: "

@@ -51,24 +51,26 @@ class OperatorState:
     rollout_blocked: bool = False
 
 
-def read_fleet(fleet: OperatorState, cache: Inventory, manager: Manager | None) -> OperatorState:
+def read_fleet(fleet: OperatorState, inventory: Inventory, manager: Manager | None) -> OperatorState:
     """Add what the stores and records have; nothing is counted up or down, so nothing can drift.
 
     A standby, without a manager, knows the ranges and nothing of the guest clusters.
     """
-    fleet = replace(fleet, ranges=cache.ranges.all())
+    fleet = replace(fleet, ranges=inventory.ranges.all())
     if manager is None:
         return fleet
     queues, rollout = manager.queues, manager.rollout
-    opted_in = {each.cluster_name for each in cache.clusters.all() if each.opted_in and not each.is_deleting}
-    floating_ips = cache.floating_ips.all()
+    opted_in = {
+        each.cluster_name for each in inventory.clusters.all() if each.opted_in and not each.is_deleting
+    }
+    floating_ips = inventory.floating_ips.all()
     return replace(
         fleet,
         floating_ips=floating_ips,
         guests=[
             (record.guest, record)
             for guest_id, record in sorted(manager.guests.records.items())
-            if record.guest is not None and not cache.is_leaving(guest_id)
+            if record.guest is not None and not inventory.is_leaving(guest_id)
         ],
         without_address=len(
             opted_in - {""} - {each.namespace for each in floating_ips if each.status.addresses}
