@@ -122,7 +122,7 @@ class Manager:
         self.queues = queues
         self._began: datetime | None = None
         self._takes_changes = False
-        """Whether a change of the cache causes work; not any more once `run` ends."""
+        """Whether a change of the inventory causes work; not any more once `run` ends."""
         inventory.subscribe(self._changed)
 
         self.guests = guests = GuestDirectory(inventory=inventory, records=records, client=client)

@@ -174,7 +174,8 @@ class RolloutController:
         is_changed = rollout != self.rollout
         if is_changed or loop_time() - self._described_at >= PARTS_SECONDS:
             if not is_changed:
-                await self.store.look()  # a deleted stop or stable target would be unknown to the next leader
+                # The next leader has to know of a stop and of the stable target.
+                await self.store.forget_if_deleted()
             parts = self._describe_parts(rollout, progress, fleet)
             waits = describe_wait(rollout, fleet, progress, self.configuration.settings, self.problem)
             data, stored = render_rollout(rollout, parts, waits), self.store.data

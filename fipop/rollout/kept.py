@@ -44,11 +44,8 @@ class RolloutStore:
         self._stored, self.is_loaded, self.problem = found or {}, True, ""
         return parse_rollout(self.data)
 
-    async def look(self) -> None:
-        """Find out whether somebody deleted it: then nothing is stored, and the next `save` makes it again.
-
-        Raises ApiError.
-        """
+    async def forget_if_deleted(self) -> None:
+        """Read the ConfigMap, so that the next `save` creates it again if somebody deleted it. Raises ApiError."""
         name = names.ROLLOUT_CONFIG_MAP
         if self._stored and await self.client.get(CONFIG_MAPS, name, namespace=self.namespace) is None:
             self._stored = {}
